@@ -65,7 +65,7 @@ def run(
         SweepFailed: No trial has a value. The message has the first error.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
-    began = round(time.time(), 3)  # MLflow counts milliseconds, and the sweep is found there by this time.
+    began = round(time.time(), 3)  # Rounded to milliseconds as in MLflow, where the sweep's run is found by this time.
     space = space_file.load(Path(file), tuple(overrides))
     root, uri = Path(dir or DEFAULT_ROOT), _tracking_uri(tracking_uri, space.has_mlflow)
     _check(space, root, storage, address)
@@ -96,7 +96,7 @@ def _save(folder: Path, space: Space, began: float, address: str | None, uri: st
 
 
 def _check(space: Space, root: Path, storage: str | None, address: str | None) -> None:
-    """Raise InputError for what can be known to be wrong before Ray starts."""
+    """Raise InputError for the problems that can be found before Ray starts."""
     for note in space.notes:
         logging.getLogger("sweeps").warning("note: %s", note)
     if storage is not None:
@@ -110,7 +110,7 @@ def _check(space: Space, root: Path, storage: str | None, address: str | None) -
 
 
 def _remove_folder(folder: Path, root: Path | None) -> None:
-    """Remove the folder of a sweep. Remove also the root that was made for it, unless it holds another sweep by now."""
+    """Remove the folder of a sweep. Also remove a root that was created for the sweep, unless another sweep uses the root now."""
     shutil.rmtree(folder, ignore_errors=True)
     if root is None:
         return
@@ -188,7 +188,7 @@ def _resumed_tracking_uri(given: str | None, saved: str | None, has_mlflow: bool
 
 
 def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, else that of the environment, after a check; None if there is neither.
+    """Return the given MLflow tracking URI, or else the one in the environment. Return None if neither is set.
 
     Args:
         given: The given URI; None if there is none.

@@ -54,7 +54,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     from sweeps.report import Drawing
 
     store, space, folder = controller.study_store, controller.space, controller.folder
-    drawing = Drawing(folder, storage.environment(folder))  # It draws while the best trial is exported and Ray shuts down.
+    drawing = Drawing(folder, storage.environment(folder))  # The process draws while the best trial is exported and Ray shuts down.
     failures = controller.progress.failures
     results, number, front = store.results(), store.winner(), store.front()
     counts = count_trials(results.values())
@@ -142,7 +142,7 @@ def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], r
 
 
 def _describe_failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
-    """Return texts for the number of failed trials and for the first of them, and its traceback."""
+    """Return a text for the number of failed trials, a text that names the first one, and the first traceback."""
     trial, error = failures[0]
     return ("1 trial", trial, error) if counts["failed"] == 1 else (f"{counts['failed']} trials", f"the first, {trial}", error)
 

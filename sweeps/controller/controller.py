@@ -32,7 +32,7 @@ from sweeps.tracking import TrackerHub
 log = logging.getLogger(__name__)
 
 
-# Seconds between two status updates. The commands and the pool's usage are polled as often.
+# Seconds between two status updates. Commands and the pool's usage are polled at the same interval.
 STATUS_INTERVAL = 0.25
 
 
@@ -109,7 +109,7 @@ class SweepController:
         self._unfinished_state = State.RUNNING  # state of the trials that run when the sweep stops
         search.store.clock = lambda: time.time() - began
         ended = search.budget.ended
-        self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0  # a resume after only failures starts to count anew
+        self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0  # then a resume counts failures from zero
         search.budget.forgive_failures(self.space.limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -152,7 +152,7 @@ class SweepController:
             self._end_without_run(number, State.PRUNED, f"{self.space.scheduler.name} at step {rung}")
 
     def _start_population(self) -> deque[str]:
-        """Start all members of a population, which take turns on the workers. Interrupted members come first, the least advanced before."""
+        """Start all members of a population, which take turns on the workers. Interrupted members come first, ordered by their progress."""
         started: deque[str] = deque()
         waiting = [self.study_store.live_trial(number) for number in sorted(self.search.interrupted)] if not self.reason else []
         for live in waiting:
@@ -174,7 +174,7 @@ class SweepController:
             return
         for number in list(self.search.interrupted):
             live = self.study_store.live_trial(number)
-            # A rank of several may not have written its part of the last checkpoint, which does not count then.
+            # With several ranks, one of them may not have written its part of the last checkpoint. Only whole checkpoints count.
             steps = live.steps if live.trial.shape.workers == 1 else live.checkpoint.step if live.checkpoint else 0
             if self.scheduler.max_t is not None and steps >= self.scheduler.max_t:
                 state, reason = State.COMPLETE, None
@@ -236,7 +236,7 @@ class SweepController:
         return action
 
     def _has_checkpoint(self, trial: str, step: int) -> bool:
-        """Return whether a trial reported a checkpoint at a rung, as the scheduler needs; refuse the sweep or fail the trial if not."""
+        """Return whether a trial reported the checkpoint that the scheduler needs at a rung. If not, refuse the sweep or fail the trial."""
         live = self.study_store.live_trial(self.running[trial].trial.number)
         if step <= live.decided_rung or (live.checkpoint is not None and live.checkpoint.step == step):
             return True
@@ -263,7 +263,7 @@ class SweepController:
             self.stop("interrupted", State.RUNNING)
         elif limits.timeout is not None or limits.max_gpu_hours is not None:
             self._check_budgets()
-        if (error := self._monitor.prefit_error()) is not None and not self.search.budget.ended:  # Else only some trials fail of it.
+        if (error := self._monitor.prefit_error()) is not None and not self.search.budget.ended:  # It concerns all trials.
             self.refuse(error)
         if self._monitor.pool_was_restarted():
             self._restart_trials()
@@ -307,7 +307,7 @@ class SweepController:
         used += [(live.seconds, live.trial) for live in map(self.study_store.live_trial, self.search.interrupted)]
         gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
         if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
-            # After failures, the running trials are left resumable: they are not to blame.
+            # If failures spent the limit, the running trials stay resumable, because they did not fail.
             self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
 
     def refuse(self, error: InputError) -> None:
@@ -372,7 +372,7 @@ class SweepController:
 
         If a budget is spent, the trials of an earlier driver that were not continued are pruned like the running ones.
         """
-        # If the study could not be written, it may still not be writable. It then says the same as after a kill.
+        # If the study could not be written, it may still be unwritable. It then has the same content as after a kill.
         with contextlib.nullcontext() if self.error is None else contextlib.suppress(Exception):
             for trial in list(self.running):
                 self._finish(trial, State.RUNNING, None)

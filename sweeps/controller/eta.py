@@ -108,7 +108,7 @@ def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Se
     else:
         every, count = interval
         rests = [r.time_left(every * at_once) for r in running]
-        # At the end, one long trial runs alone while the other slots are idle: on average for half of its extra time.
+        # At the end, one long trial runs alone while the other slots are idle. On average, this lasts half of its extra time.
         longest = max(end - begin for begin, end in ended[-count:])
         tail = max(0.0, longest - every * at_once) * (1 - 1 / at_once) / 2
         seconds = max([not_started * every + sum(rests) / at_once + tail, *rests])

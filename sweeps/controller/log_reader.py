@@ -11,7 +11,7 @@ from sweeps.controller.sweep_lookup import trial_of
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.sweep_folder import SweepFolder
 
-# Seconds between two looks at logs that are followed.
+# Seconds between two reads of a log with `--follow`.
 POLL_INTERVAL = 0.3
 
 
@@ -51,7 +51,7 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
 
 
 def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
-    """Return the lines that a log has got since the last call.
+    """Return the lines that were added to a log since the last call.
 
     Args:
         file: The log.
@@ -59,7 +59,7 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
         ended: True if the log is complete. If not, an unfinished last line is left for the next call.
     """
     with file.open("rb") as opened:
-        start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))  # A log that grows too large loses its middle.
+        start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))  # A large log is shortened.
         new = opened.read()
     complete = len(new) if ended else new.rfind(b"\n") + 1
     offsets[file] = start + complete
@@ -67,7 +67,7 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
 
 
 def _log_files(logs: Path) -> list[Path]:
-    """Return the log files of a trial, ordered by rank. Links and pipes, which a stranger's folder may hold, do not count."""
+    """Return the log files of a trial, ordered by rank. Links and pipes are skipped, because the folder may come from a stranger."""
     if logs.is_symlink() or logs.parent.is_symlink() or logs.parent.parent.is_symlink():
         return []
     files = [path for path in logs.glob("rank-*.log") if re.fullmatch(r"rank-\d{1,9}", path.stem)]

@@ -86,7 +86,7 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
     """
     notes, mlflow = list(result.notes), place(tracker)
     if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
-        mlflow = dict(result.mlflow)  # the server did not answer this time
+        mlflow = dict(result.mlflow)  # the server did not answer now, but it did before
     if not complete or tracker.error:
         problem = f"{MISSED}{mlflow['tracking_uri']} did not receive everything: {tracker.error or 'it did not answer'}"
         notes.append(f"{problem}; the study has everything, and this command sends it again: {resume_command(result.dir)}")

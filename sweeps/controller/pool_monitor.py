@@ -37,7 +37,7 @@ class PoolMonitor:
         self._requested_usage: Any = None  # a reference of the pool's next report
         self._life: Any = None  # a reference that fails when the pool's process is lost
         self._stages: dict[str, str] = {}
-        self._stages_file.unlink(missing_ok=True)  # An earlier driver that was killed left it behind.
+        self._stages_file.unlink(missing_ok=True)  # A killed driver may have left the file behind.
 
     def data_process_is_alive(self) -> bool:
         """Return whether the process of the data actor is alive, as far as this machine can tell."""
@@ -80,7 +80,7 @@ class PoolMonitor:
         self._stages_file.unlink(missing_ok=True)
 
     def _save_stages(self, usage: Usage) -> None:
-        """Save which trials do not train yet or are silent. The study only knows that they have started."""
+        """Save the ids of trials that do not train yet or are silent. The study only records that they have started."""
         stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
         stages |= {trial: f"silent: {description}" for trial, description in usage.silent.items()}
         if stages != self._stages:

@@ -127,7 +127,7 @@ class SweepProgress:
                 self._set_best(running.trial, running.best, running.best_step)
 
     def _update_best_from_ended(self) -> None:
-        """Take the best of the ended trials, if single reports do not say how good a trial is."""
+        """Use the best ended trial, if a single report is not enough to rank its trial."""
         if not self._reports_decide:
             self._set_best_result(self._search.budget.best)
 
@@ -198,7 +198,7 @@ class SweepProgress:
         )
 
     def _stage(self, r: TrialProgress, stopping: bool) -> str:
-        """Return the words for what a trial is doing."""
+        """Return a short text that says what a trial is doing."""
         stage, rung = self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
         if stopping:
             return "stopping"

@@ -119,7 +119,7 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     original = dataclasses.replace(build_trial(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
     result, metrics = recorded.result, study.objectives.reported_metrics
     reports = next(record.reports_of(t, study.objectives.metric) for t in record.trials_of(folder) if t.number == recorded.number)
-    # A trial that did not run to its end stops where it stood.
+    # A trial that was stopped early stops again at the same step.
     stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
     address = address or read_origin(folder).get("address")
     prepare_ray(address)
@@ -156,7 +156,7 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
-        shutil.copy(SweepFolder(folder).origin, scratch)  # Nodes of a cluster look for it, to show that they see the folder.
+        shutil.copy(SweepFolder(folder).origin, scratch)  # Nodes of a cluster look for this file to check that they see the folder.
         stack.callback(FolderLock(scratch).release)  # A resume deletes such folders, unless they are locked.
         stack.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
         yield scratch
@@ -186,7 +186,7 @@ def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str
 
 
 def _missing_value(objectives: Objectives, state: State | None, reports: list[Report]) -> str | None:
-    """Return why the study counts a trial as failed although its loop has ended; None if it does not."""
+    """Return why the study counts a trial as failed although its loop ended normally; None if the trial did not fail."""
     curve = tuple((r.step, math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan)) for r in reports)
     others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.reported_metrics[1:]}
     missing = objectives.score(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing

@@ -168,7 +168,7 @@ class SweepSession:
         return self.dataset
 
     def _without_data(self, fingerprint: str | None) -> DatasetInfo:
-        """Return what is known of the data of a loop that reads its own data. The fingerprint is the fingerprint of the loop's code.
+        """Return the dataset information for a loop that reads its own data. Its fingerprint is the fingerprint of the loop's code.
 
         Changed code only causes a note, because it may read the same data.
         """
@@ -231,7 +231,7 @@ class SweepSession:
             self._gangs_closed = True
 
     def _end_processes(self) -> None:
-        """Kill the actors and all workers on this machine, and remove what Ray Tune and Ray Train wrote for restores of their own."""
+        """Kill the actors and all workers on this machine. Remove the files that Ray Tune and Ray Train wrote for their own restores."""
         import ray
 
         for actor in self._actors:

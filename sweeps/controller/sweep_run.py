@@ -76,7 +76,7 @@ class SweepRun:
         self._interrupt = Interrupt(f"\nstopped at once; to continue: {resume_command(self.folder)}\n")
         self._search_loop: SearchLoop | None = None  # None until `resume`; in a new sweep, until the data is loaded
         self._earlier_front: frozenset[int] = frozenset()  # trials on the Pareto front that an earlier process found
-        self._began = self.first_began  # start of the sweep, if it had run without breaks
+        self._began = self.first_began  # when the sweep would have started if it had run without breaks
 
     # Resume
 
@@ -105,7 +105,7 @@ class SweepRun:
         return None
 
     def _earlier_result(self, search: SearchLoop, earlier: dict[str, Any], limit: str | None) -> SweepResult:
-        """Return the earlier result with a note that no trials are left. Send MLflow what it missed.
+        """Return the earlier result with a note that no trials are left. Send MLflow the events that it missed.
 
         Args:
             search: The search.
@@ -113,7 +113,7 @@ class SweepRun:
             limit: The limit that is spent now; None if there is none.
         """
         reason: str | None = earlier.get("reason")
-        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # another limit than the one that ended the sweep
+        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # not the limit that ended the sweep
             reason = limit
         result, store = SweepResult.from_json(relocate(earlier, self.folder)), search.store
         if result.mlflow.get("missed"):
@@ -238,7 +238,7 @@ class SweepRun:
         search.store.record_data(info.fingerprint)
         now, git = time.time(), provenance.git(self.space.data.base)
         files = provenance.record(self.folder, self.space.data.base, self.space.search.seed, info.fingerprint, now)
-        if resumed:  # Nothing can refuse the resume any more.
+        if resumed:  # From here on, no check can refuse the resume.
             save_limits(self.folder, self.space)
             SweepFolder(self.folder).result.unlink(missing_ok=True)
         trackers.publish(mlflow_summary.sweep_started(self.folder, self.space, info.fingerprint, git, now, resumed))
@@ -296,7 +296,7 @@ class SweepRun:
 
 
 def _with_stdout(callback: StatusCallback) -> StatusCallback:
-    """Return a callback that prints to the standard output of now. It is redirected to the log while a sweep runs."""
+    """Return a callback that prints to the current standard output. While a sweep runs, the standard output is redirected to the log."""
     stdout = sys.stdout
 
     def call(status: SweepStatus) -> None:
@@ -309,7 +309,7 @@ def _with_stdout(callback: StatusCallback) -> StatusCallback:
 def _open_search(folder: Path, space: Space) -> SearchLoop:
     from sweeps.search.search_loop import SearchLoop
 
-    # With 10,000 trials, the garbage collector takes a quarter of the time, because it scans what is being read again and again.
+    # With 10,000 trials, the garbage collector takes a quarter of the time, because it scans the loaded trials again and again.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

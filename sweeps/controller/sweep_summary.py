@@ -145,14 +145,14 @@ def summarize(folder: Path) -> SweepSummary:
 
 
 def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:
-    """Return the study and what is damaged in it. There is no study if it is damaged, or if its database cannot be reached."""
+    """Return the study and its problems. The study is None if it is damaged, or if its database cannot be reached."""
     from sweeps.study import record
 
     try:
         return record.read(folder), ()
     except DamagedStudy as e:
         return None, tuple(e.problems)
-    except InputError:  # The database cannot be reached. The other sweeps can be shown all the same.
+    except InputError:  # The database cannot be reached. The list still shows the other sweeps.
         return None, ()
 
 
@@ -183,7 +183,7 @@ def _first_word(stage: str) -> str:
 
 
 def _damaged_files(folder: Path) -> Iterator[Problem]:
-    """Yield what is wrong with the files beside the study."""
+    """Yield the problems of the files beside the study."""
     paths = SweepFolder(folder)
     origin = read_json_object(paths.origin)
     if error := "holds no JSON object" if origin is None else origin_error(origin):

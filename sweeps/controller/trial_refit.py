@@ -52,7 +52,7 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
     trial, steps = study_store.trial(number), steps_of(study_store.results()[number])
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value, so the number of steps to train is unknown"))
-    # There are more rows now than the sweep's time limits were made for.
+    # The sweep's time limits are for fewer rows.
     job = {"rungs": frozenset(), "max_t": steps, "trial_timeout": None, "report_timeout": None, "keep_last": True}
     address = read_origin(folder).get("address")
     prepare_ray(address)

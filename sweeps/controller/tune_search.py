@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOW_ON_MEMORY = "running low on memory"  # Ray's words
-# A Tune trial must request some resource. A CPU would be missing for the workers, so the trial requests a little memory, in bytes.
+LOW_ON_MEMORY = "running low on memory"  # Ray's own wording
+# A Tune trial must request a resource. It requests a little memory, in bytes, because the workers need all CPUs.
 RUNNER_MEMORY = 16 * 2**20
 
 

@@ -95,7 +95,7 @@ def leftover_session(recorded: object) -> Path | None:
     except (OSError, ValueError, RuntimeError):
         return None
     started = start_time(int(name["pid"]))
-    return session if started is None or started > made else None  # a process that started later only has the same id
+    return session if started is None or started > made else None  # a process that started later has reused the id
 
 
 def _writes_to(pid: int, logs: Path) -> bool:

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-# On PyPI, the name `sweeps` belongs to Weights & Biases. The import name and the command of this project are `sweeps` all the same.
+# On PyPI, the name `sweeps` belongs to Weights & Biases. This project still uses `sweeps` as its import name and command.
 NAME = "sweeps-ray"
 WAY_OUT = f"run `pip uninstall sweeps`, then install {NAME} again"
 
@@ -34,7 +34,7 @@ def namesake() -> str | None:
     for entry in dict.fromkeys(sys.path):
         try:
             names = os.listdir(entry or os.curdir)
-        except OSError:  # a zip archive, or a folder that is not there
+        except OSError:  # a zip archive, or a folder that does not exist
             continue
         for name in names:
             if name.startswith("sweeps-") and name.endswith(".dist-info") and _is_theirs(os.path.join(entry, name)):

@@ -118,7 +118,7 @@ def _log_loss(y: np.ndarray, p: np.ndarray) -> float:
 
 
 def _predicted_class(p: np.ndarray) -> np.ndarray:
-    """Return the likeliest class. With two classes, class 1 must be likelier than 0.5, as in XGBoost's `error`."""
+    """Return the most likely class. With two classes, the probability of class 1 must be above 0.5, as in XGBoost's `error`."""
     import numpy as np
 
     return (p[:, 1] > 0.5).astype(np.int64) if p.shape[1] == 2 else p.argmax(axis=1)

@@ -77,7 +77,7 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     for root in folders:
         if (found := _below(Path(root or "."), parts)) is not None:
             return found
-    try:  # editable installs and zipped packages are found only by their own finders
+    try:  # only their own finders know editable installs and zipped packages
         spec = importlib.util.find_spec(parts[0])
     except (ImportError, ValueError):
         return None

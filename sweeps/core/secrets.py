@@ -71,7 +71,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _parts(uri: str) -> tuple[str, str, str]:
-    """Split a URI into the URI without password and query, the password as written, and the query."""
+    """Return a URI without its password and query, the password as written, and the query."""
     scheme, separator, rest = uri.partition("://")
     if (unquoted := _UNQUOTED.match(rest)) is not None:
         name, password, rest = unquoted.groups()

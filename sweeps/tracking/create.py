@@ -38,7 +38,7 @@ def create_trackers(space: Space) -> tuple[NamedTracker, ...]:
 
 
 class _CannotCreate(Exception):
-    """A tracker cannot be created; the message says why in one line."""
+    """A tracker cannot be created. The message gives the reason in one line."""
 
 
 def _create(spec: TrackerSpec, space: Space) -> Tracker:

@@ -116,7 +116,7 @@ class TrackerThread:
         while self.failure is None and (event := self._queue.get()) is not None:
             try:
                 self._tracker.handle(event)
-            except BaseException as e:  # not even `sys.exit` in a tracker may end this thread without a note
+            except BaseException as e:  # even `sys.exit` in a tracker must leave a note
                 log.exception("tracker `%s` failed", self.name)
                 self._drop(f"failed at {_described(event)} and got no more events: {type(e).__name__}: {e} (traceback: sweep.log)")
         try:

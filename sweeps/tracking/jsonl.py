@@ -57,7 +57,7 @@ class JsonLinesTracker:
             self._file = None
 
     def _open(self, path: Path) -> None:
-        """Read what the file holds, remove a last line that a crash cut off, and open the file to append."""
+        """Read the file, remove a last line that a crash cut off, and open the file to append."""
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith(b"\n"):
             with path.open("r+b") as file:
@@ -78,7 +78,7 @@ class JsonLinesTracker:
             return
 
     def _lines(self, event: events.Event) -> Iterator[dict[str, JsonValue]]:
-        """Yield the objects of an event, except those that the file holds."""
+        """Yield the JSON objects of an event that are not in the file yet."""
         if isinstance(event, events.TrialReported):
             for report in event.reports:
                 if (event.trial_id, report.step) not in self._steps:

@@ -22,7 +22,7 @@ class Client:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call: Callable[..., Any] = getattr(self._client, name)
-        if name == "log_artifact":  # the disk has the file under the path as it is
+        if name == "log_artifact":  # the path must stay as it is on the disk
             return call
         return lambda *args, **kwargs: call(*encodable(list(args)), **encodable(kwargs))
 

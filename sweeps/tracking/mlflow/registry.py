@@ -97,9 +97,7 @@ def register(
     """
     # MLflow would create an empty database.
     if uri.startswith("sqlite:///") and not os.path.exists(file := uri.removeprefix("sqlite:///").partition("?")[0]):
-        raise InputError(
-            Problem("--register", f"{file}, where MLflow recorded the sweep, does not exist")
-        )  # MLflow would create an empty one
+        raise InputError(Problem("--register", f"{file}, where MLflow recorded the sweep, does not exist"))
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     from mlflow.tracking import MlflowClient
@@ -162,7 +160,7 @@ def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: 
 
 def _create_version(client: MlflowClient, bundle: Path, digest: str, made: Mapping[str, Any], run: Run, name: str) -> str:
     """Create a new version of a registered model; return its number."""
-    artifact = f"bundle-{digest[:12]}"  # another bundle of the same trial is another version with its own files
+    artifact = f"bundle-{digest[:12]}"  # each bundle of a trial has its own files, because each is a version of its own
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
     tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
     tags |= {DIGEST: digest}

@@ -131,7 +131,7 @@ class RunWriter:
         self.runs: dict[int, str] = {}
         self._sweep = destination.sweep
         self._on_refusal, self._on_file = on_refusal, on_file
-        self._complete: set[int] = set()  # trials of earlier drivers whose end MLflow has
+        self._complete: set[int] = set()  # trials of earlier drivers that MLflow has completely
         self._logged_files: dict[int, dict[Path, tuple[int, int]]] = {}  # size and time of each logged file, by trial number
         self._objectives: list[str] = []
         self._constrained = False
@@ -211,7 +211,7 @@ class RunWriter:
         """Return the events of the trials of earlier drivers that MLflow may have missed."""
         try:
             return list(history(self._complete))
-        except Exception as e:  # a database may be away, as a server may be
+        except Exception as e:  # a database may be unreachable, like a server
             raise ConnectionError(f"the study cannot be read: {e}") from e
 
     @functools.singledispatchmethod
@@ -228,7 +228,7 @@ class RunWriter:
             tags |= {"mlflow.source.git.commit": event.git_commit, "sweeps.git_dirty": event.git_dirty}
         batch.tags[parent] |= tags
         self._permit(self._save_views, space)
-        existing = self._client.get_run(parent).data.params  # from an earlier driver: MLflow refuses to change a parameter
+        existing = self._client.get_run(parent).data.params  # MLflow refuses to change a parameter that an earlier driver logged
         params = {legal_name(name): value[: run_contents.PARAM_LENGTH] for name, value in run_contents.space_params(space).items()}
         batch.params[parent] |= {name: value for name, value in params.items() if name not in existing}
         self._permit(self._client.log_text, parent, space.text, "space.yaml")
@@ -294,7 +294,7 @@ class RunWriter:
         if event.report:
             batch.tags[parent] |= self._report_tags(event.report, event.best)
         batch.statuses.append((parent, run_contents.sweep_status(result), int(event.time * 1000)))
-        batch.ended += self._logged_files  # a trial that its scheduler stopped may have written files since
+        batch.ended += self._logged_files  # a trial that its scheduler stopped may have written more files
 
     def _report_tags(self, markdown: str, best: Trial | None) -> dict[str, str]:
         """Return the parent run's description and the tags that name the best trial. Delete those of an earlier best trial."""
@@ -365,7 +365,7 @@ class RunWriter:
                     continue
                 target = Path(FILES, path.relative_to(top)).parent
                 self._permit(self._client.log_artifact, self.runs[number], str(path), str(target))
-            except (FileNotFoundError, PermissionError, shutil.Error) as e:  # the fault of the file, not of the server
+            except (FileNotFoundError, PermissionError, shutil.Error) as e:  # the file is unreadable; the server is not the cause
                 log.error("MLflow: %s is not logged: %s", path, masked(str(e)))
                 continue
             logged[path] = now
@@ -375,7 +375,7 @@ class RunWriter:
         return SweepFolder(self.destination.root / self._sweep).trial(number)
 
     def _permit(self, action: Callable[..., Any], *args: Any) -> None:
-        """Send a request that MLflow may refuse for good without harm to other runs."""
+        """Send a request. If MLflow refuses it for good, report the refusal and continue, because other runs are not affected."""
         from mlflow.exceptions import MlflowException
 
         try:

@@ -37,7 +37,7 @@ def create(uri: str) -> None:
             shutil.copyfile(complete, copy)
             with contextlib.suppress(
                 OSError
-            ):  # another process was first, or the file system has no links and MLflow creates the tables itself
+            ):  # another process was faster, or the file system has no links; MLflow then creates the tables
                 os.link(copy, file)
         finally:
             copy.unlink(missing_ok=True)

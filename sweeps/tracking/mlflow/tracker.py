@@ -108,7 +108,7 @@ class MlflowTracker:
 
             first = self._messages.get()
             if isinstance(first, Close | SweepEnded):
-                return self._changed(1)  # the sweep never started: there is nothing to write
+                return self._changed(1)  # the sweep never started, so there is nothing to write
             self._until_written(self._open)
             self._changed()
             self._write_all(first)
@@ -126,7 +126,7 @@ class MlflowTracker:
                 while True:
                     messages.append(self._messages.get_nowait())
             events = [message for message in messages if isinstance(message, Event)]
-            for start in range(0, len(events), BATCH_EVENTS):  # a long queue goes in parts, so that progress is seen
+            for start in range(0, len(events), BATCH_EVENTS):  # a long queue is written in parts, so that the driver sees progress
                 part = events[start : start + BATCH_EVENTS]
                 self._until_written(functools.partial(self._write, part))
                 self._changed(len(part))
@@ -142,7 +142,7 @@ class MlflowTracker:
         self.writer.write(events, retrying=self.waiting)
 
     def _until_written(self, action: Callable[[], None]) -> None:
-        """Repeat an action until the server answers. Log what the server refuses for good."""
+        """Repeat an action until the server answers. Log requests that the server refuses for good."""
         from mlflow.exceptions import MlflowException
 
         while True:
@@ -162,7 +162,7 @@ class MlflowTracker:
                 raise TimeoutError("the sweep ended before the server came back") from reason
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
-        """Called when `parent`, `error` or `waiting` may have changed.
+        """React to a possible change of `parent`, `error` or `waiting`. Subclasses override this method.
 
         Args:
             written: Number of messages that are written now.

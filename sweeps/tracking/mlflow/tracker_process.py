@@ -104,7 +104,7 @@ class TrackerProcess(MlflowTracker):
         return code
 
     def _listen(self, pipe: BinaryIO) -> None:
-        """Read what the process says, until it ends."""
+        """Read the status lines of the process until it ends."""
         with pipe:
             for line in pipe:
                 status = json.loads(line)
@@ -134,7 +134,7 @@ class _Worker(MlflowTracker):
 
 def main() -> None:
     """Write the driver's events until the driver closes the tracker or is gone."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # for the driver, which then still has events to send
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # The driver handles these signals, and still has events to send.
         signal.signal(number, signal.SIG_IGN)
     status = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # libraries print to the sweep's log and not to the driver
@@ -153,4 +153,4 @@ def main() -> None:
             if isinstance(message, Close):
                 tracker._thread.join()
                 return
-    tracker.close(0.0)  # the driver is gone; whoever resumes the sweep sends everything again
+    tracker.close(0.0)  # the driver is gone; a resume sends everything again

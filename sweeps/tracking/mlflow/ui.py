@@ -32,8 +32,7 @@ from sweeps.core.sweep_folder import ORIGIN
 from sweeps.tracking.mlflow import views
 from sweeps.tracking.mlflow.tracker import default_uri
 
-# Seconds to wait for a new server; for a server to end, which would wait for the connections of open browsers; and for any answer of a
-# server that runs elsewhere.
+# Seconds to wait for a new server to start, for a server to end (it would wait for open browsers), and for a remote server to answer.
 START_SECONDS = 60.0
 END_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
@@ -230,7 +229,7 @@ def _find_sweeps(server: str) -> list[Sweep]:
 def _start_server(uri: str, root: Path, host: str, port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start MLflow's server as the leader of a process group, so that it can be stopped together with its workers."""
     env = {name: value for name, value in os.environ.items() if name not in ("MLFLOW_TRACKING_URI", "MLFLOW_BACKEND_STORE_URI")}
-    env |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # these are workers for language models
+    env |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # job workers are for language models
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", host, "--port", str(port), "--workers", "1"]
     # in the root, because MLflow creates a folder for artifacts in its working directory
     return subprocess.Popen(command, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

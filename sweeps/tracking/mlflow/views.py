@@ -24,7 +24,7 @@ MAX_AXES = 12
 # Widths in pixels: of a character, of the space around a text, and the bounds of a column.
 CHARACTER, PADDING, NARROWEST, WIDEST = 7.4, 26, 90, 300
 NAME_LENGTH = 250  # MLflow's limit for the name of a metric or a parameter
-# Parts of a name that MLflow refuses for metrics and parameters: other characters, and what a normalized path would lack.
+# Parts of a name that MLflow refuses for metrics and parameters: other characters, and parts that a normalized path does not have.
 ILLEGAL = re.compile(r"[^\w\-./: ]|\A/|(?<=/)/|/\Z|\A\.\.|(?:\A|(?<=/))\.\.?(?=/|\Z)")
 
 
