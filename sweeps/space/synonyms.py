@@ -88,14 +88,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "it is not needed: a fraction such as `valid: 0.2` keeps the share of each class": "stratify",
         "it is a parameter of the loop: write `space: {params: {batch_size: 32}}`": "batch_size",
     },
-    "objective": {
-        "goal": "mode direction",
-        "metric": "name",
-    },
-    "objective.goal": {
-        "minimize": "min lower",
-        "maximize": "max higher",
-    },
+    "objective": {"goal": "mode direction", "metric": "name"},
+    "objective.goal": {"minimize": "min lower", "maximize": "max higher"},
     "search": {
         "algorithm": "sampler method name type search_alg",
         "seed": "random_state",
@@ -143,10 +137,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "write `scheduler: {max_t: N}`": "max_t",
         "write `scheduler: {max_t: N}`, which counts reports": "epochs",
     },
-    "checkpoints": {
-        "per_trial": "num_to_keep keep",
-        "the loop decides when it reports a checkpoint": "checkpoint_frequency",
-    },
+    "checkpoints": {"per_trial": "num_to_keep keep", "the loop decides when it reports a checkpoint": "checkpoint_frequency"},
     "space": {
         "params": "parameters hyperparameters param_space config train_loop_config",
         "preprocessor": "preprocessing preprocessors pipeline transforms",
@@ -184,22 +175,16 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         **{f"write `sklearn.{ref}`": ref.partition(":")[2] for ref in _SKLEARN_STEPS.split()},
     },
     "OrdinalEncoder": {
-        f"Ray Data's encoder leaves an unseen category missing; scikit-learn's takes it: {UNSEEN}": "handle_unknown unknown_value",
+        f"Ray Data's encoder leaves an unseen category missing; scikit-learn's takes it: {UNSEEN}": "handle_unknown unknown_value"
     },
     "OneHotEncoder": {
         "it is not needed: an unseen category becomes zeros": "handle_unknown",
         "scikit-learn's encoder takes it: `sklearn.preprocessing:OneHotEncoder`": "drop",
         "max_categories": "min_frequency",
     },
-    "StandardScaler": {
-        "scikit-learn's scaler takes it: `sklearn.preprocessing:StandardScaler`": "with_mean with_std",
-    },
-    "MinMaxScaler": {
-        "scikit-learn's scaler takes it: `sklearn.preprocessing:MinMaxScaler`": "feature_range",
-    },
-    "SimpleImputer.strategy": {
-        'scikit-learn takes it: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median",
-    },
+    "StandardScaler": {"scikit-learn's scaler takes it: `sklearn.preprocessing:StandardScaler`": "with_mean with_std"},
+    "MinMaxScaler": {"scikit-learn's scaler takes it: `sklearn.preprocessing:MinMaxScaler`": "feature_range"},
+    "SimpleImputer.strategy": {'scikit-learn takes it: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median"},
 }
 # For each place: the word to suggest for each name of another tool. A single word is shown as "did you mean `word`?", other text unchanged.
 SUGGESTIONS = {place: {name: word for word, names in words.items() for name in names.split()} for place, words in _NAMES.items()}

@@ -43,21 +43,18 @@ def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str
     if isinstance(template, Chain):
         steps: list[Step] = []
         for item in template.items:
-            filled_item = (_fill_step(item, choose, known),) if isinstance(item, Step) else fill(item, choose, known)
-            steps.extend(() if filled_item is ABSENT else filled_item)
+            inside = fill(item, choose, known)
+            steps += [inside] if isinstance(inside, Step) else () if inside is ABSENT else inside
         return tuple(steps)
+    if isinstance(template, Step):
+        columns = fill(template.columns, choose, known)
+        return Step(template.name, None if columns is ABSENT else columns, fill(template.params, choose, known))
     if isinstance(template, dict):
         filled = {key: fill(value, choose, known) for key, value in template.items()}
         return {key: value for key, value in filled.items() if value is not ABSENT}
     if isinstance(template, (list, tuple)):
         return type(template)(value for value in (fill(item, choose, known) for item in template) if value is not ABSENT)
     return template
-
-
-def _fill_step(step: Step, choose: Callable[[Dimension], Any], known: dict[str, Any]) -> Step:
-    """Fill the columns and parameters of a step."""
-    columns = fill(step.columns, choose, known)
-    return Step(step.name, None if columns is ABSENT else columns, fill(step.params, choose, known))
 
 
 def children(template: Template) -> Iterable[Template]:
