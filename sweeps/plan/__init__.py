@@ -4,7 +4,7 @@ feasibility  shapes that can never run; `plan` and `run` refuse them
 cells        number of trials of each cell and of each shape
 chains       number of distinct preprocessing chains to fit
 steps        number of steps that the scheduler will spend
-gangs        number of gangs to start
+workers      number of workers to start
 disk         size of all checkpoints
 summary      `Plan`, which holds all of these
 text         the plan as text for people

@@ -13,8 +13,8 @@ from sweeps.plan.cells import ShapeCount
 from sweeps.plan.chains import FitCount, count_fits, count_variants
 from sweeps.plan.disk import DiskUse, estimate_disk
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
-from sweeps.plan.gangs import count_gangs
 from sweeps.plan.steps import StepCount, count_steps
+from sweeps.plan.workers import count_workers
 from sweeps.search.cells import Cell
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
@@ -37,7 +37,7 @@ class Plan:
         fit_at_once: Number of gangs of each shape that fit on the machine at once.
         at_once: Number of trials that `sweeps run` would run at once.
         room: Number of trials that fit on the machine at once. If `limits.max_concurrent_trials` is larger, the other trials wait.
-        gangs: The largest number of gangs to start; None if idle gangs of all shapes do not fit at once.
+        workers: The largest number of workers to start; None if workers of different resources do not fit at once.
         variants: Number of data variants; None if `data.rows` is continuous.
         fits: Number of distinct preprocessing chains. Each is fitted once for each data variant.
         steps: Number of steps that all trials take under the scheduler; None if trials end only with their loops.
@@ -53,7 +53,7 @@ class Plan:
     fit_at_once: tuple[int, ...]
     at_once: int
     room: int
-    gangs: int | None
+    workers: int | None
     variants: int | None
     fits: FitCount
     steps: StepCount | None
@@ -90,7 +90,7 @@ class Plan:
                 for e, fitting in zip(self.shapes, self.fit_at_once, strict=True)
             ],
             "max_concurrent_trials": self.at_once,
-            "gangs": self.gangs,
+            "workers": self.workers,
             "variants": self.variants,
             "fits": {"least": self.fits.least, "most": self.fits.most},
             "steps": asdict(self.steps) if self.steps else None,
@@ -108,7 +108,7 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
 
 
 def plan(space: Space, resources: Mapping[str, float], free: int | None = None, memory: float | None = None) -> Plan:
-    """Predict the course of a sweep on a machine: its trials, gangs, fits, steps and disk space.
+    """Predict the course of a sweep on a machine: its trials, workers, fits, steps and disk space.
 
     Args:
         space: The search space.
@@ -141,7 +141,7 @@ def plan(space: Space, resources: Mapping[str, float], free: int | None = None, 
         fit_at_once=tuple(min(at_once(e.shape, cluster), trials) for e in shapes),
         at_once=limit,
         room=room,
-        gangs=count_gangs(shapes, cluster, limit, stay),
+        workers=count_workers(shapes, cluster, limit, stay),
         variants=count_variants(space),
         fits=count_fits(space, counts),
         steps=count_steps(scheduler, trials, min(limit, room), space.search.seed, again),

@@ -39,7 +39,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         "cells": _cells(plan, room),
         "shapes": _shapes(plan, room),
         "at once": _wrapped([_at_once(plan)], room),
-        "gangs": _wrapped([_gangs(plan)], room),
+        "workers": _wrapped([_workers(plan)], room),
         "data": _wrapped(_data(plan), room),
         "fits": _wrapped([_fits(plan)], room),
         "steps": _wrapped(_steps(plan), room),
@@ -183,11 +183,11 @@ def _at_once(plan: Plan) -> str:
     return f"{number} (limits.max_concurrent_trials){waits}"
 
 
-def _gangs(plan: Plan) -> str:
-    """Describe the number of gangs that start."""
-    if plan.gangs is None:
-        return "unknown: idle gangs of all shapes do not fit at once, so some are closed and started again"
-    return f"at most {plan.gangs}; idle gangs stay alive for later trials"
+def _workers(plan: Plan) -> str:
+    """Describe the number of workers that start."""
+    if plan.workers is None:
+        return "unknown: workers of different resources do not fit at once, so some are closed and started again"
+    return f"at most {plan.workers} processes; they stay alive for later trials"
 
 
 def _data(plan: Plan) -> list[str]:

@@ -61,7 +61,7 @@ shapes      1 worker × 1 CPU   8 trials  2 at once
             2 workers × 1 CPU  8 trials  1 at once
 
 at once     2 trials, as many as fit of the smallest shape
-gangs       at most 3; idle gangs stay alive for later trials
+workers     at most 2 processes; they stay alive for later trials
 fits        2 preprocessors, each fitted once
 steps       at least 125, at most 800; about 300 in a simulation with random
             values
@@ -87,7 +87,7 @@ def test_numbers_that_the_sampler_decides_are_shown_as_ranges(make):
         "0 to 95 trials",
         "… 67 more",
         "39 workers × 1 CPU  ",
-        "gangs       unknown",
+        "workers     unknown",
         "fits        1 to 200 preprocessors",
         "PowerTransformer.power",
         "mean 0, sd 1, by 0.5",
