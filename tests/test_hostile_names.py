@@ -43,7 +43,7 @@ def space(tmp_path):
 def test_r16_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, name, verb):
     more = {"logs": ["0"], "rerun": ["0"], "predict": [tmp_path / "rows.csv"]}.get(verb, [])
     said = typed(verb, name, *more, "--dir", tmp_path)
-    assert "more than a path can have" in said and len(said) < 200
+    assert "more than a path may have" in said and len(said) < 200
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan", "run"])
@@ -54,8 +54,8 @@ def test_r16_a_space_file_with_such_a_name_is_refused(tmp_path, verb):
 def test_r16_a_link_to_itself_is_reported(space, tmp_path):
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
     (tmp_path / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
-    assert "Too many levels of symbolic links" in typed("run", space(train="loop.csv"), "--dir", tmp_path / "runs")
-    assert "nowhere.csv: No such file" in typed("run", space(train="gone.csv"), "--dir", tmp_path / "runs")
+    assert "is a broken link to" in typed("run", space(train="loop.csv"), "--dir", tmp_path / "runs")
+    assert "nowhere.csv" in typed("run", space(train="gone.csv"), "--dir", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
