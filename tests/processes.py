@@ -18,7 +18,7 @@ def titles() -> dict[str, str]:
     from sweeps.execution.tune_runner import Runner
 
     kinds = {"pool": _Pool.__name__, "data actor": _DataActor.__name__, "runner": Runner.__name__}
-    kinds |= {"worker": "Solo", "rank": "RayTrainWorker", "controller of ranks": "TrainController"}
+    kinds |= {"worker": "Worker"}
     return {kind: f"ray::{name}" for kind, name in kinds.items()}
 
 

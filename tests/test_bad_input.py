@@ -99,12 +99,13 @@ def test_validating_runs_no_code_of_the_users(folder):
 
 
 def test_a_metric_that_is_never_reported_is_named_at_the_first_report():
-    from sweeps.execution.rank import TrialSession
+    from sweeps.execution.messages import Ranks
+    from sweeps.execution.trial_session import TrialSession
 
     job = SimpleNamespace(sweep="s", metric="loss", goals={"loss": "minimize"}, max_t=None, rungs=frozenset())
-    order = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
+    assignment = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
     with pytest.raises(ValueError) as e:
-        TrialSession(None, "g", 0, job, order, {}).report({"accuracy": 1.0, "f1": 0.5}, None)
+        TrialSession(None, Ranks(), job, assignment, {}).report({"accuracy": 1.0, "f1": 0.5}, None)
     assert str(e.value) == METRIC
     assert f"def {METRIC_TEST}(" in (REPO / "tests" / "controller" / "test_run.py").read_text()
 

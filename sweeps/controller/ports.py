@@ -25,11 +25,11 @@ class PoolHandle(Protocol):
         usage: Return what the pool holds of the cluster, and what each trial is doing.
         life: Never return; fail when the pool's process is lost.
         prefit: Fit preprocessing chains ahead of the trials.
-        warm: Start gangs ahead of the trials.
+        warm: Start workers ahead of the trials.
         configure: Pass the data actor and the labels to the pool.
         attach: Register a runner for a trial.
         advance: Wait for a trial's next progress.
-        shutdown: Close all gangs.
+        shutdown: Close all workers.
     """
 
     start: RemoteMethod

@@ -52,7 +52,7 @@ class SweepSession:
 
     Args:
         space: The space. Its shapes are the shapes that trials may have.
-        folder: Folder for prepared data and for the files of gangs.
+        folder: Folder for prepared data.
         roots: Folders of the user's modules.
         address: Address of a Ray cluster. None starts Ray on this machine, unless this process is connected to one.
         job: Fields of `Job` that differ from what `job_of` derives from the space.
@@ -89,7 +89,7 @@ class SweepSession:
         self._roots, self._address, self._job = roots, address, dict(job or {})
         self._max_failures, self._train_and_valid = max_failures, train_and_valid
         self._resources = contextlib.ExitStack()
-        self._gangs_closed = False
+        self._workers_closed = False
         self._actors: list[Any] = []  # the pool and the data actor
 
     def __enter__(self) -> Self:
@@ -112,17 +112,17 @@ class SweepSession:
         """Shut everything down. After an error, processes are killed and not waited for."""
         try:
             if kind is None:
-                self.close_gangs()
+                self.close_workers()
         finally:
             self._resources.__exit__(kind, error, trace)
 
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool
-        from sweeps.execution.ray_train_run import ENVIRONMENT
 
         job = dataclasses.replace(job_of(self.space, self.cluster.roots), **self._job)
-        gangs, total, room = str(self.folder / "gangs"), self.cluster.total, self.cluster.room
-        return Pool.options(scheduling_strategy=here).remote(job, total, gangs, self._max_failures, ENVIRONMENT, room)
+        resources = self.cluster.total if self.cluster.ours else None
+        parked = self.cluster.parked if self.cluster.ours else None
+        return Pool.options(scheduling_strategy=here).remote(job, resources, self._max_failures, parked)
 
     def _start_data_actor(self, here: Any) -> Any:
         from sweeps.data import data_actor
@@ -140,8 +140,8 @@ class SweepSession:
             modules=sorted(name for name in names if name.startswith("sklearn.")),
         )
 
-    def warm_gangs(self, shapes: Sequence[Shape]) -> None:
-        """Start gangs of these shapes while the data is read. On a shared cluster, the tasks that read the data need the CPUs first."""
+    def warm_workers(self, shapes: Sequence[Shape]) -> None:
+        """Start the workers of trials of these shapes while the data is read. On a shared cluster, reading it needs the CPUs first."""
         if self.cluster.ours:
             self.pool.warm.remote(shapes)
 
@@ -196,7 +196,7 @@ class SweepSession:
         """Fit the chains that are known before the first trial.
 
         Args:
-            shapes: Shapes of the first trials. On a shared cluster, their gangs start when no fit needs the CPUs.
+            shapes: Shapes of the first trials. On a shared cluster, their workers start when no fit needs the CPUs.
 
         Returns:
             A reference that resolves when all chains are fitted.
@@ -222,13 +222,13 @@ class SweepSession:
 
         return SweepsError(data_actor.describe_loss(self._data_actor, self.data_process))
 
-    def close_gangs(self) -> None:
-        """Close all gangs of the pool on a shared cluster. Ray on this machine is shut down as a whole."""
+    def close_workers(self) -> None:
+        """Close all workers on a shared cluster. Ray on this machine is shut down as a whole."""
         import ray
 
-        if not self.cluster.ours and not self._gangs_closed:
+        if not self.cluster.ours and not self._workers_closed:
             ray.get(self.pool.shutdown.remote())
-            self._gangs_closed = True
+            self._workers_closed = True
 
     def _end_processes(self) -> None:
         """Kill the actors and all workers on this machine. Remove the files that Ray Tune and Ray Train wrote for their own restores."""
@@ -268,6 +268,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         milestones=rungs if scheduler.needs_checkpoint else range(0),
         trial_timeout=space.limits.trial_timeout,
         report_timeout=space.limits.report_timeout,
+        heartbeat_timeout=space.limits.heartbeat_timeout,
         retry_on=space.limits.retry_on,
         keep_latest=max(1, space.checkpoints.per_trial - 1),
     )

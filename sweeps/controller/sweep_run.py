@@ -199,7 +199,7 @@ class SweepRun:
         slots = concurrency(space.shapes, session.cluster.total, max_trials)
         at_once = space.limits.max_concurrent_trials or space.scheduler.population or slots  # PBT's members take turns on the slots.
         shapes = first_shapes(space, min(at_once, max_trials))
-        session.warm_gangs(shapes)
+        session.warm_workers(shapes)
         search = self._load_data(session, trackers)
         controller = SweepController(
             search=search,
@@ -218,7 +218,7 @@ class SweepRun:
             controller.close()
         if controller.refused is not None:
             raise locate_problems(space, controller.refused.problems)
-        session.close_gangs()
+        session.close_workers()
         try:
             if controller.reason == LOST_MESSAGE:
                 raise session.data_loss()

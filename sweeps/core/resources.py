@@ -8,7 +8,7 @@ from typing import Any
 
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6
-# Bounds on the additional CPUs that idle gangs may hold: their number, and the memory in bytes for each CPU.
+# Bounds on the additional CPUs that idle workers may hold: their number, and the memory in bytes for each CPU.
 MOST_PARKED = 8
 MEMORY_A_PARKED_CPU = 2 * 2**30
 
@@ -115,7 +115,7 @@ def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trial
 
 
 def parked_cpus(cpus: int, memory: float) -> int:
-    """Return how many CPUs idle gangs may hold in addition to the CPUs of the machine.
+    """Return how many CPUs idle workers may hold in addition to the CPUs of the machine.
 
     Args:
         cpus: CPUs of the machine.

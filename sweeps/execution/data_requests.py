@@ -9,8 +9,8 @@ from typing import Any
 
 from sweeps.core.processes import is_alive
 from sweeps.core.resources import Shape
-from sweeps.execution.leases import Background, Leases
 from sweeps.execution.messages import Ended
+from sweeps.execution.worker_pool import Background, WorkerPool
 
 # What Ray raises in a loop that reads what a lost process owned.
 DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")
@@ -28,12 +28,12 @@ class Fits:
     """What the data actor has prepared, and what it is still to prepare. Lives on the pool's event loop.
 
     Args:
-        leases: where a fit stands in line.
+        workers: where a fit waits for a CPU.
         spawn: runs a coroutine in the background.
     """
 
-    def __init__(self, leases: Leases, spawn: Background):
-        self.leases, self.spawn = leases, spawn
+    def __init__(self, workers: WorkerPool, spawn: Background):
+        self.workers, self.spawn = workers, spawn
         self.data_actor: Any = None
         self._pid: Any = None
         self._known = asyncio.Event()  # the data actor: calls to an asyncio actor may overtake each other
@@ -61,7 +61,7 @@ class Fits:
         """See `Pool.prefit`."""
         await self._known.wait()
         if warm and not any([await self.data_actor.runs_tasks.remote(chain) for _, chain in fits]):
-            self.leases.warm(warm)
+            self.workers.warm(warm)
         for future in [self.of(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
 
@@ -81,5 +81,5 @@ class Fits:
         await self._known.wait()
         async with self._fitting:
             tasks = await self.data_actor.runs_tasks.remote(chain)
-            async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}, tasks):
+            async with self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks):
                 return await self.data_actor.prepare.remote(chain, data)

@@ -283,7 +283,7 @@ def apart(mark: str = "") -> Iterator[Left]:
         modules.clear()  # the collector would go through these two
         functions.clear()
         gc.collect()
-        _empty_cuda()
+        empty_cuda()
 
 
 @dataclass(frozen=True)
@@ -521,9 +521,16 @@ def destroy_groups(own: frozenset[Any]) -> None:
             sys.modules["torch"].distributed.destroy_process_group(group)
 
 
-def _empty_cuda() -> None:
+def uses_cuda() -> bool:
+    """Return whether torch has initialized CUDA in this process."""
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+    return torch is not None and torch.cuda.is_available() and bool(torch.cuda.is_initialized())
+
+
+def empty_cuda() -> None:
+    """Give back the memory that torch caches on the GPU."""
+    if uses_cuda():
+        torch = sys.modules["torch"]
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
 

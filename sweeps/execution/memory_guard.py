@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 MONITOR, THRESHOLD = "RAY_memory_monitor_refresh_ms", "RAY_memory_usage_threshold"  # the first is "0" there
 DEFAULT_THRESHOLD = 0.95
 LOOK_EVERY = 0.25  # seconds
-RANKS = ("ray::Solo", "ray::RayTrainWorker")
+RANKS = ("ray::Worker",)
 
 
 def victim(used: int, total: int, threshold: float, held: dict[int, int]) -> int | None:

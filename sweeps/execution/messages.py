@@ -32,6 +32,7 @@ class Job:
         keep_latest: checkpoints that a running trial keeps beside its best, at least 1.
         reuse: "never" closes a gang after each trial.
         report_timeout: seconds between two reports of a rank, after which its trial fails; None for no bound.
+        heartbeat_timeout: seconds without a heartbeat after which a worker counts as lost.
     """
 
     sweep: str
@@ -52,6 +53,7 @@ class Job:
     reuse: str = "auto"
     goals: Mapping[str, str] = field(default_factory=dict)
     report_timeout: float | None = None
+    heartbeat_timeout: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -117,29 +119,66 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Order:
-    """One attempt at one trial, for all ranks of a gang.
+class Ranks:
+    """Place of a worker in a gang, as `ray.train.get_context()` tells it. The default is a gang of one.
 
     Attributes:
-        trial: what to run.
+        rank: Rank in the gang.
+        world_size: Number of workers of the gang.
+        local_rank: Rank among the workers on the same node.
+        local_world_size: Number of workers on the same node.
+        node_rank: Rank of the node among the gang's nodes.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    local_world_size: int = 1
+    node_rank: int = 0
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What a worker tells of itself when it is up.
+
+    Attributes:
+        node: Id of its node.
+        gpus: Ids of the GPUs that Ray gave it.
+        pid: Process id.
+    """
+
+    node: str
+    gpus: tuple[str, ...]
+    pid: int
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One attempt at a trial, for one rank of a gang.
+
+    Attributes:
+        trial: What to run.
         attempt: 1 for the first.
-        folder: where checkpoints and logs of the trial go.
-        data_key: the key of the prepared data.
-        keep: the keys of the data whose caches a worker keeps, this one's too; the same for every rank.
-        data: that of the key; None if the gang had it for an earlier trial and keeps it: references cost a message each.
-        checkpoint: where to go on from; None from the start.
-        spent: seconds that earlier attempts took.
+        ranks: Place of the worker in the gang.
+        folder: Folder for checkpoints and logs of the trial.
+        data_key: Key of the prepared data, with the worker's part of it.
+        cached: Keys of the data that the worker keeps cached, including this one.
+        labels: What is known of the labels.
+        data: The data of the key; None if the worker has it cached.
+        checkpoint: Where to continue; None at the start.
+        seconds: Seconds that earlier attempts took.
     """
 
     trial: Trial
     attempt: int
+    ranks: Ranks
     folder: str
     data_key: str
-    keep: tuple[str, ...]
+    cached: tuple[str, ...]
     labels: Labels
     data: Data | None
     checkpoint: Checkpoint | None
-    spent: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -161,21 +200,31 @@ class News:
 
 @dataclass(frozen=True)
 class Ended:
-    """How the loop ended on one rank: COMPLETE, PRUNED (stopped at a rung), FAIL with its traceback.
+    """How the loop ended on one rank.
 
-    `broken` says why the rank can run no other trial after it; `reports` counts those of the attempt;
-    `refused` a key of the space file and what is wrong with it, if that is why it failed; `final` what `Current.report_final` was given;
-    `retry` says that `limits.retry_on` names the exception.
+    Attributes:
+        rank: The rank.
+        state: COMPLETE, PRUNED (stopped at a rung) or FAIL.
+        error: The traceback of a FAIL.
+        broken: Why the process can run no other trial; None if it can.
+        disconnected: Whether the loop destroyed the gang's process group.
+        reports: Number of reports of this attempt.
+        refused: A key of the space file and what is wrong with it, if the trial failed for that.
+        final: What `Current.report_final` was given.
+        retry: Whether `limits.retry_on` names the exception.
+        news: What the pool did not know before the end.
     """
 
     rank: int
     state: State
     error: str | None = None
     broken: str | None = None
+    disconnected: bool = False
     reports: int = 0
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
     retry: bool = False
+    news: News | None = None
 
 
 @dataclass(frozen=True)

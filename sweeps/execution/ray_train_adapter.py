@@ -12,16 +12,14 @@ executor of Ray Data, which is asked to refuse what would hang, and its statisti
 from __future__ import annotations
 
 import contextlib
-import socket
-import sys
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import ray
 import ray.data
 import ray.train
-from ray._common.network_utils import build_address, is_ipv6
 from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
 from ray.data._internal.execution.operators.limit_operator import LimitOperator
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
@@ -29,32 +27,91 @@ from ray.data._internal.iterator.iterator_impl import DataIteratorImpl
 from ray.data._internal.stats import _StatsManager
 from ray.train._internal import session as first_version
 from ray.train.v2._internal.execution.storage import StorageContext
-from ray.train.v2._internal.execution.train_fn_utils import (
-    DistributedTrainFnUtils,
-    LocalTrainFnUtils,
-    get_train_fn_utils,
-    set_train_fn_utils,
-)
-from ray.train.v2.api.context import DistributedTrainContext, LocalTrainContext
+from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils, set_train_fn_utils
+from ray.train.v2.api.context import TrainContext
+
+from sweeps.execution.messages import Ranks
 
 
 class Session(Protocol):
-    """What the seam asks of the trial at hand; `rank.TrialSession` is the real one."""
+    """What this module asks of the running trial; `trial_session.TrialSession` is the real one."""
 
     name: str
     folder: str
+    ranks: Ranks
 
-    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None: ...
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
+        """Record a report."""
 
-    def checkpoint(self) -> ray.train.Checkpoint | None: ...
+    def checkpoint(self) -> ray.train.Checkpoint | None:
+        """Return the checkpoint to continue from."""
 
-    def shard(self, name: str) -> Any: ...
+    def shard(self, name: str) -> Any:
+        """Return this rank's part of a dataset."""
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Wait for a value of every rank; return all values by rank."""
 
 
-class _TrialUtils:
-    """The methods of `TrainFnUtils` that a trial answers itself; mixed into Ray's own two classes, which keep the rest."""
+class Context(TrainContext):
+    """What `ray.train.get_context()` returns: the ranks of the gang, and name and folder of the trial.
 
-    session: Session
+    Args:
+        ranks: Place of this process in its gang.
+        session: The trial; None between trials, when backends connect a gang.
+    """
+
+    def __init__(self, ranks: Ranks, session: Session | None = None):
+        self._ranks, self._session = ranks, session
+
+    def get_experiment_name(self) -> str:
+        return "" if self._session is None else self._session.name
+
+    def get_trial_name(self) -> str:  # Ray deprecated these two with Train V2; its older tutorials still call them.
+        return self.get_experiment_name()
+
+    def get_trial_id(self) -> str:
+        return self.get_experiment_name()
+
+    def get_world_size(self) -> int:
+        return self._ranks.world_size
+
+    def get_world_rank(self) -> int:
+        return self._ranks.rank
+
+    def get_local_rank(self) -> int:
+        return self._ranks.local_rank
+
+    def get_local_world_size(self) -> int:
+        return self._ranks.local_world_size
+
+    def get_node_rank(self) -> int:
+        return self._ranks.node_rank
+
+    def get_storage(self) -> StorageContext:
+        if self._session is None:
+            raise RuntimeError("there is no storage between trials")
+        folder = Path(self._session.folder)
+        return StorageContext(storage_path=str(folder.parent), experiment_dir_name=folder.name)
+
+
+class Utils(TrainFnUtils):
+    """What all functions of `ray.train` go through.
+
+    Args:
+        ranks: Place of this process in its gang.
+        session: The trial; None between trials.
+    """
+
+    def __init__(self, ranks: Ranks, session: Session | None = None):
+        self._ranks, self._session = ranks, session
+
+    @property
+    def session(self) -> Session:
+        """The trial."""
+        if self._session is None:
+            raise RuntimeError("no trial is running in this process")
+        return self._session
 
     def report(
         self,
@@ -70,8 +127,6 @@ class _TrialUtils:
             checkpoint = checkpoint_upload_fn(checkpoint, checkpoint_dir_name or "checkpoint")
         self.session.report(metrics, checkpoint)
         if checkpoint is not None and delete_local_checkpoint_after_upload:
-            import shutil
-
             shutil.rmtree(checkpoint.path, ignore_errors=True)
 
     def get_checkpoint(self):
@@ -80,52 +135,23 @@ class _TrialUtils:
     def get_dataset_shard(self, dataset_info):
         return self.session.shard(dataset_info.dataset_name)
 
+    def get_context(self) -> TrainContext:
+        return Context(self._ranks, self._session)
+
     def get_all_reported_checkpoints(self, *args, **kwargs):
         return []
 
     def get_preemption_info(self):
         return None
 
+    def is_distributed(self) -> bool:
+        return self._ranks.world_size > 1
 
-class _TrialContext:
-    """`get_context()` of a trial: the gang's ranks, the trial's name and folder."""
+    def barrier(self) -> None:
+        self.session.exchange(None)
 
-    session: Session
-
-    def get_experiment_name(self) -> str:
-        return self.session.name
-
-    def get_trial_name(self) -> str:  # Ray deprecated these two with Train V2; its older tutorials still call them
-        return self.session.name
-
-    def get_trial_id(self) -> str:
-        return self.session.name
-
-    def get_storage(self) -> StorageContext:
-        folder = Path(self.session.folder)
-        return StorageContext(storage_path=str(folder.parent), experiment_dir_name=folder.name)
-
-
-class _LocalContext(_TrialContext, LocalTrainContext):
-    pass
-
-
-class _DistributedContext(_TrialContext, DistributedTrainContext):
-    pass
-
-
-class _LocalUtils(_TrialUtils, LocalTrainFnUtils):
-    def get_context(self):
-        context = _LocalContext(experiment_name=self.session.name)
-        context.session = self.session
-        return context
-
-
-class _DistributedUtils(_TrialUtils, DistributedTrainFnUtils):
-    def get_context(self):
-        context = _DistributedContext()
-        context.session = self.session
-        return context
+    def broadcast_from_rank_zero(self, data: Any) -> Any:
+        return self.session.exchange(data if self._ranks.rank == 0 else None)[0]
 
 
 class TuneSession:
@@ -200,7 +226,7 @@ def _instead(what: str) -> str:
     return SHUFFLE if "shuffle" in what.lower() else INSTEAD
 
 
-def read_data_where_it_lies() -> None:
+def read_data_in_place() -> None:
     """From now on a Ray Dataset can be read in this process but not transformed, which would hang; and what is read is not counted.
 
     Ray Data would start an actor for counting it, two seconds of a core.
@@ -227,7 +253,7 @@ def read_data_where_it_lies() -> None:
     manager.update_iteration_metrics = lambda *args, **kwargs: None
 
 
-def keep_ray() -> None:
+def refuse_shutdown() -> None:
     """From now on `ray.shutdown()` is refused in this process: it is a worker, and `ray.train` would start a Ray of its own in it."""
 
     def refuse(*args: Any, **kwargs: Any) -> None:
@@ -236,59 +262,20 @@ def keep_ray() -> None:
     ray.shutdown = refuse
 
 
-@contextlib.contextmanager
-def in_place(session: Session, distributed: bool) -> Iterator[None]:
-    """While this lasts, the functions of `ray.train`, `ray.tune` and `ray.air.session` in this process speak to `session`.
+def set_ranks(ranks: Ranks | None) -> None:
+    """Tell `ray.train` in this process its place in a gang, between trials; None if it is in no gang."""
+    set_train_fn_utils(None if ranks is None else Utils(ranks))
 
-    Args:
-        session: the trial at hand.
-        distributed: the process is a rank of a Ray Train run, whose ranks and collectives stay in force.
-    """
-    try:
-        outer = get_train_fn_utils()
-    except RuntimeError:
-        outer = None
-    utils: Any = _DistributedUtils() if distributed else _LocalUtils(experiment_name=session.name)
-    utils.session = session
+
+@contextlib.contextmanager
+def in_place(session: Session) -> Iterator[None]:
+    """While this lasts, the functions of `ray.train`, `ray.tune` and `ray.air.session` in this process use `session`."""
+    utils = Utils(session.ranks, session)
     set_train_fn_utils(utils)
     place: Any = first_version
-    older, place._session = place._session, TuneSession(session, utils.get_context())
+    place._session = TuneSession(session, utils.get_context())
     try:
         yield
     finally:
-        place._session = older
-        set_train_fn_utils(outer)
-
-
-@contextlib.contextmanager
-def free_address() -> Iterator[tuple[str, int]]:
-    """This node's address and a port of it that nobody else is given while this lasts."""
-    node = ray.util.get_node_ip_address()
-    with socket.socket(socket.AF_INET6 if is_ipv6(node) else socket.AF_INET, socket.SOCK_STREAM) as held:
-        held.bind(("", 0))
-        yield node, held.getsockname()[1]
-
-
-def renew_lightgbm_network(rank: int, addresses: Sequence[tuple[str, int]]) -> None:
-    """Have `ray.train.lightgbm.get_network_params` name another network, which no trial has used.
-
-    Ray's backend names one in the life of a process. LightGBM cannot bind its ports again: a model that is still referenced holds them,
-    and after that the kernel does for a minute.
-
-    Args:
-        rank: of this process.
-        addresses: of all ranks, in their order.
-    """
-    from ray.train.lightgbm import config
-
-    if (lightgbm := sys.modules.get("lightgbm.basic")) is not None:
-        lightgbm._LIB.LGBM_NetworkFree()
-    config._lightgbm_network_params = None
-    machines = ",".join(build_address(node, port) for node, port in addresses)
-    config._set_network_params(num_machines=len(addresses), local_listen_port=addresses[rank][1], machines=machines)
-
-
-def ranks() -> tuple[int, int]:
-    """(rank, world size) of this process in its Ray Train run."""
-    context = ray.train.get_context()
-    return context.get_world_rank(), context.get_world_size()
+        place._session = None
+        set_ranks(session.ranks)

@@ -266,6 +266,8 @@ class Limits:
             that the loop raises.
         trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
         report_timeout: Longest time that a rank may train without a report. If a rank takes longer, its trial fails.
+        heartbeat_timeout: Time without a sign of life after which a worker process counts as lost, such as a process that was suspended, or
+            that is on a node that was lost. Its trial continues on another worker, which does not count against `max_failures`.
         max_gpu_hours: Largest number of GPU hours of all trials together. When these hours are used up, running trials are stopped and
             become PRUNED.
         target: Value of the objective that ends the sweep, once a complete trial reaches it.
@@ -280,6 +282,7 @@ class Limits:
     retry_on: Causes = (LOST,)
     trial_timeout: Seconds | None = None
     report_timeout: Seconds | None = None
+    heartbeat_timeout: Seconds = 60.0
     max_gpu_hours: Annotated[Number, Field(gt=0)] | None = None
     target: Number | None = None
     patience: AtLeast1 | None = None

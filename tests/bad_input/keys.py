@@ -102,7 +102,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a section that is not a mapping",
             "limits: 4",
             "4:9: limits: must be a mapping with keys max_trials, timeout, max_concurrent_trials, max_failures, retry_on, trial_timeout, "
-            "report_timeout, max_gpu_hours, target, patience, max_failures_in_a_row, got 4",
+            "report_timeout, heartbeat_timeout, max_gpu_hours, target, patience, max_failures_in_a_row, got 4",
         ),
         whole(
             "several problems at once",

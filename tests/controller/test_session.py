@@ -105,7 +105,7 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     (tmp_path / "gangs").mkdir()
     with SweepSession(space, tmp_path, (), None) as opened:
         assert opened.load_data(None) is INFO and opened.count_fits() == 1
-        opened.warm_gangs(space.shapes)
+        opened.warm_workers(space.shapes)
     assert events == [*START, "pool.configure", "data.count", "pool.warm", *END]
     assert not (tmp_path / "gangs").exists()
 
@@ -113,8 +113,8 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
 def test_on_a_shared_cluster_gangs_are_closed_once_and_none_starts_before_the_data_is_read(events, space, tmp_path, monkeypatch):
     use_cluster(monkeypatch, events, ours=False)
     with SweepSession(space, tmp_path, (), None) as opened:
-        opened.warm_gangs(space.shapes)
-        opened.close_gangs()
+        opened.warm_workers(space.shapes)
+        opened.close_workers()
     assert events == [*START, "pool.shutdown", *END]
 
 

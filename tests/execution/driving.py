@@ -36,7 +36,7 @@ class TinyKeeper:
     def prepare(self, steps: tuple, data: dict | None = None) -> dict[str, Any]:
         valid = ray.put(ray.data.from_pandas(self.frame))
         shards = {}
-        for workers in (1, 2):
+        for workers in (1, 2, 3):
             parts = [self.frame.iloc[r::workers].reset_index(drop=True) for r in range(workers)]
             shards[workers] = {"train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts), "valid": (valid,)}
         return {"key": repr(steps), "bytes": 10_000, "shards": shards, "check": None}
@@ -65,7 +65,7 @@ class Driving:
 
     def __init__(self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2):
         self.folder = folder
-        self.pool = Pool.remote(job, cluster or {"CPU": 2.0}, str(folder / "gangs"), max_failures, {})
+        self.pool = Pool.remote(job, cluster or {"CPU": 2.0}, max_failures)
         self.data_actor = TinyKeeper.remote()
         ray.get(self.pool.configure.remote(self.data_actor, Labels()))
 

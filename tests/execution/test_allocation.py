@@ -1,4 +1,4 @@
-"""The pool's decision, played through with every kind of line: it never over-commits, never sticks, serves in order."""
+"""The allocation never over-commits, never sticks, serves in order, and packs gangs on nodes."""
 
 from __future__ import annotations
 
@@ -8,167 +8,223 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape, fits
-from sweeps.execution.allocation import Evict, GangState, Phase, Refuse, Request, Reuse, Start, Wait, decide, position
+from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request, Wait, WorkerState, decide, queue_position
 
-CLUSTER = {"CPU": 4.0, "GPU": 1.0}
+CPU = (("CPU", 1.0),)
+TWO_NODES = {"a": {"CPU": 2.0}, "b": {"CPU": 2.0}}
 
 
 def shape(workers: int, cpu: float = 1.0, gpu: float = 0.0) -> Shape:
     return Shape(workers, tuple(sorted({"CPU": cpu, **({"GPU": gpu} if gpu else {})}.items())))
 
 
-SHAPES = [shape(1), shape(2), shape(4), shape(1, 2), shape(1, 1, 1), shape(2, 1, 0.5), shape(1, 0.5)]
+def request(number: int, workers: int = 1, cpu: float = 1.0, gpu: float = 0.0, key: str | None = None) -> Request:
+    wanted = shape(workers, cpu, gpu)
+    return Request(number, wanted.total, wanted, key)
 
 
-def test_an_idle_gang_of_the_shape_is_reused():
-    idle = GangState("a", shape(2), Phase.IDLE, 1)
-    request = Request(0, shape(2).total, shape(2))
-    assert decide({"CPU": 2.0}, [idle], [], [request]) == Reuse(request, "a")
+def idle(name: str, node: str = "a", used: int = 0, resources=CPU, keys=(), gang: str | None = None, rank: int = 0) -> WorkerState:
+    return WorkerState(name, node, resources, Phase.IDLE, used, frozenset(keys), gang, rank)
 
 
-def test_the_least_recently_used_gang_makes_room():
-    gangs = [GangState("old", shape(1), Phase.IDLE, 1), GangState("new", shape(1), Phase.IDLE, 2)]
-    request = Request(0, shape(2).total, shape(2))
-    assert decide({"CPU": 2.0}, gangs, [], [request]) == Evict("old")
+def busy(name: str, node: str = "a", resources=CPU) -> WorkerState:
+    return WorkerState(name, node, resources, Phase.BUSY)
 
 
-def test_nothing_more_is_evicted_than_the_head_needs():
-    gangs = [GangState("closing", shape(2), Phase.CLOSING, 1), GangState("idle", shape(2), Phase.IDLE, 2)]
-    request = Request(0, shape(1, 2).total, shape(1, 2))
-    assert decide(CLUSTER, gangs, [], [request]) == Wait()
+def test_two_gangs_of_one_become_a_gang_of_two_without_a_new_process():
+    wanted = request(0, 2)
+    assert decide(Cluster({"a": {"CPU": 2.0}}, [idle("w1", gang="g1"), idle("w2", gang="g2")]), [wanted]) == Place(wanted, ("w1", "w2"))
 
 
-def test_a_fit_takes_the_place_of_an_idle_gang_but_waits_for_a_busy_one():
-    fit = Request(0, {"CPU": 1.0})
-    assert decide({"CPU": 2.0}, [GangState("a", shape(2), Phase.IDLE)], [], [fit]) == Evict("a")
-    assert decide({"CPU": 2.0}, [GangState("a", shape(2), Phase.BUSY)], [], [fit]) == Wait()
-    assert decide({"CPU": 2.0}, [GangState("a", shape(1), Phase.BUSY)], [], [fit]) == Start(fit)
+def test_a_gang_of_two_gives_a_worker_to_a_trial_with_one():
+    wanted = request(0, 1)
+    workers = [idle("w1", gang="g", used=1), idle("w2", gang="g", used=1, rank=1)]
+    assert decide(Cluster({"a": {"CPU": 2.0}}, workers), [wanted]) == Place(wanted, ("w1",))
 
 
-def test_shapes_that_can_never_fit_are_refused():
-    request = Request(0, shape(8).total, shape(8))
-    assert decide(CLUSTER, [], [], [request]) == Refuse(request)
+def test_a_gang_of_the_right_size_is_preferred_to_a_new_one():
+    wanted = request(0, 2)
+    workers = [idle("w1", used=1), idle("w2", gang="g", used=2), idle("w3", gang="g", used=2, rank=1)]
+    assert decide(Cluster({"a": {"CPU": 4.0}}, workers), [wanted]) == Place(wanted, ("w2", "w3"))
+
+
+def test_one_node_is_preferred_even_if_workers_must_start_there():
+    wanted = request(0, 2)
+    workers = [idle("w1", "a"), busy("w2", "a"), idle("w3", "b")]
+    assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w3",), ("b",))
+
+
+def test_a_gang_spreads_if_no_node_has_room_now():
+    wanted = request(0, 2)
+    workers = [idle("w1", "a"), busy("w2", "a"), idle("w3", "b"), busy("w4", "b")]
+    assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w1", "w3"))
+
+
+def test_a_small_gang_takes_the_fuller_node_so_that_a_large_one_finds_a_node():
+    workers = [idle("w1", "a"), idle("w2", "a"), idle("w3", "b"), busy("w4", "b")]
+    wanted = request(0, 1)
+    assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w3",))
+
+
+def test_workers_that_cache_the_data_come_before_the_least_recently_used():
+    workers = [idle("w1", used=1), idle("w2", used=3, keys={"k"}), idle("w3", used=2)]
+    cluster = Cluster({"a": {"CPU": 3.0}}, workers)
+    assert decide(cluster, [request(0, key="k")]).workers == ("w2",)
+    assert decide(cluster, [request(0, key="other")]).workers == ("w1",)
+
+
+def test_an_idle_worker_with_other_resources_closes_only_if_there_is_no_room():
+    large = (("CPU", 2.0),)
+    wanted = request(0, 1)
+    assert decide(Cluster({"a": {"CPU": 3.0}}, [idle("w1", resources=large)]), [wanted]) == Place(wanted, (), ("a",))
+    assert decide(Cluster({"a": {"CPU": 2.0}}, [idle("w1", resources=large)]), [wanted]) == Close("w1")
+    closing = replace(idle("w1", resources=large), phase=Phase.CLOSING)
+    assert decide(Cluster({"a": {"CPU": 2.0}}, [closing]), [wanted]) == Wait()
+
+
+def test_only_a_worker_that_holds_what_is_short_closes():
+    workers = [idle("cpu", used=1, resources=(("CPU", 2.0),)), idle("gpu", used=2, resources=(("CPU", 1.0), ("GPU", 1.0)))]
+    assert decide(Cluster({"a": {"CPU": 8.0, "GPU": 1.0}}, workers), [request(0, 1, 2, 0.5)]) == Close("gpu")
+
+
+def test_a_worker_with_a_larger_part_of_a_gpu_serves_if_that_is_wanted():
+    cluster = Cluster({"a": {"CPU": 2.0, "GPU": 1.0}}, [idle("w1", resources=(("CPU", 1.0), ("GPU", 1.0)))])
+    half = request(0, 1, 1, 0.5)
+    assert decide(cluster, [half]) == Close("w1")
+    assert decide(cluster, [half], reuse_larger=True) == Place(half, ("w1",))
+
+
+def test_parts_of_one_gpu_are_not_put_together_from_two():
+    cluster = Cluster({"a": {"CPU": 8.0, "GPU": 2.0}}, [])
+    assert decide(cluster, [request(0, 3, 1, 0.6)]) == Wait((request(0, 3, 1, 0.6),))
+    assert decide(cluster, [request(0, 2, 1, 0.6)]) == Place(request(0, 2, 1, 0.6), (), ("a", "a"))
+
+
+def test_what_never_fits_waits_and_nobody_waits_for_it():
+    large, small = request(0, 8), request(1, 1)
+    cluster = Cluster({"a": {"CPU": 2.0}}, [])
+    assert decide(cluster, [large]) == Wait((large,))
+    assert decide(cluster, [large, small]) == Place(small, (), ("a",))
 
 
 def test_a_small_request_does_not_overtake_a_large_one():
-    busy = GangState("a", shape(1), Phase.BUSY)
-    large, small = Request(0, shape(2).total, shape(2)), Request(1, shape(1).total, shape(1))
-    assert decide({"CPU": 2.0}, [busy], [], [large, small]) == Wait()
+    assert decide(Cluster({"a": {"CPU": 2.0}}, [busy("w1")]), [request(0, 2), request(1, 1)]) == Wait()
 
 
-FITS = [Request(0, {"CPU": cpus}, tasks=tasks) for cpus in (1.0, 2.0, 4.0) for tasks in (True, False)]
-requests = st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from(FITS)), min_size=1, max_size=30)
+def test_with_parked_cpus_idle_workers_lend_theirs():
+    fit = Request(0, {"CPU": 1.0})
+    large = (("CPU", 2.0),)
+    node = {"a": {"CPU": 2.0}}
+    assert decide(Cluster(node, [idle("w1", resources=large)], parked=2), [fit]) == Grant(fit, "a")
+    assert decide(Cluster(node, [busy("w1", resources=large)], parked=2), [fit]) == Wait()
+    two = request(1, 1, 2)
+    assert decide(Cluster(node, [idle("w1", resources=large)], [("a", {"CPU": 1.0})], 2), [two]) == Wait(), "the fit uses one CPU"
+    small = request(2, 1)
+    assert decide(Cluster(node, [idle("w1", resources=large)], parked=2), [small]) == Place(small, (), ("a",)), "it stays"
 
 
-def test_with_a_spare_cpu_a_fit_borrows_from_an_idle_gang_and_gives_back():
-    fit, trial = Request(0, {"CPU": 1.0}), Request(1, shape(2).total, shape(2))
-    idle = GangState("a", shape(2), Phase.IDLE)
-    room = {"CPU": 2.0}
-    assert decide({"CPU": 2.0}, [idle], [], [fit, trial], room) == Start(fit)
-    assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [trial], room) == Wait()
-    assert decide({"CPU": 2.0}, [idle], [], [trial], room) == Reuse(trial, "a")
-    busy = GangState("a", shape(2), Phase.BUSY)
-    assert decide({"CPU": 2.0}, [busy], [], [fit], room) == Wait()
+def test_without_parked_cpus_a_fit_with_tasks_closes_an_idle_worker():
+    fit, light = Request(0, {"CPU": 1.0}), Request(1, {"CPU": 1.0}, tasks=False)
+    cluster = Cluster({"a": {"CPU": 1.0}}, [idle("w1")])
+    assert decide(cluster, [fit]) == Close("w1")
+    assert decide(cluster, [light]) == Grant(light, "a")
 
 
-def test_a_fit_without_tasks_borrows_from_an_idle_gang_on_a_foreign_ray_too():
-    fit, trial, other = (
-        Request(0, {"CPU": 1.0}, tasks=False),
-        Request(1, shape(2).total, shape(2)),
-        Request(2, shape(1, 2).total, shape(1, 2)),
-    )
-    idle, busy = GangState("a", shape(2), Phase.IDLE), GangState("a", shape(2), Phase.BUSY)
-    assert decide({"CPU": 2.0}, [idle], [], [fit, trial]) == Start(fit)
-    assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [trial]) == Wait(), "it has borrowed"
-    assert decide({"CPU": 2.0}, [idle], [], [trial]) == Reuse(trial, "a")
-    assert decide({"CPU": 2.0}, [busy], [], [fit]) == Wait()
-    assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [other]) == Evict("a")
+SHAPES = [shape(1), shape(2), shape(4), shape(3), shape(1, 2), shape(1, 1, 1), shape(2, 1, 0.5), shape(1, 1, 0.5), shape(2, 2)]
+FITS = [Request(0, {"CPU": cpus}, tasks=tasks) for cpus in (1.0, 2.0) for tasks in (True, False)]
+CLUSTERS = [
+    ({"a": {"CPU": 4.0, "GPU": 1.0}}, None),
+    ({"a": {"CPU": 4.0, "GPU": 1.0}}, 3),
+    ({"a": {"CPU": 2.0}, "b": {"CPU": 2.0, "GPU": 2.0}}, None),
+    ({"a": {"CPU": 2.0, "GPU": 1.0}, "b": {"CPU": 2.0, "GPU": 1.0}, "c": {"CPU": 3.0}}, None),
+]
 
 
-def test_an_idle_gang_stays_if_there_is_room_for_another_shape():
-    one, two = Request(0, shape(1).total, shape(1)), Request(1, shape(2).total, shape(2))
-    idle, busy = GangState("two", shape(2), Phase.IDLE, 1), GangState("one", shape(1), Phase.BUSY, 2)
-    assert decide({"CPU": 2.0}, [idle], [], [one], {"CPU": 4.0}) == Start(one)
-    assert decide({"CPU": 2.0}, [idle, busy], [], [two], {"CPU": 4.0}) == Wait()  # who computes at once has no more than there is
-    assert decide({"CPU": 2.0}, [idle, GangState("one", shape(1), Phase.IDLE, 2)], [], [two], {"CPU": 4.0}) == Reuse(two, "two")
-    other = Request(2, shape(1, 2).total, shape(1, 2))
-    full = [idle, GangState("one", shape(1), Phase.IDLE, 2), GangState("1", shape(1), Phase.IDLE, 3)]
-    assert decide({"CPU": 2.0}, full, [], [other], {"CPU": 4.0}) == Evict("two")
-
-
-def test_the_gang_that_has_the_data_is_preferred():
-    gangs = [GangState("a", shape(1), Phase.IDLE, 1, frozenset({"k"})), GangState("b", shape(1), Phase.IDLE, 2, frozenset({"other"}))]
-    request = Request(0, shape(1).total, shape(1), "k")
-    assert decide(CLUSTER, gangs, [], [request]) == Reuse(request, "a")
-    assert decide(CLUSTER, gangs, [], [Request(0, shape(1).total, shape(1), "new")]).gang == "b"
-
-
-@settings(max_examples=400)
-@given(requests, st.randoms(use_true_random=False), st.sampled_from([None, CLUSTER, {**CLUSTER, "CPU": 7.0}]))
-def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, room):
-    """Plays a pool: requests come, gangs work and close at random moments, and everyone is served at last."""
-    line = [Request(i, w.total, w) if isinstance(w, Shape) else replace(w, id=i) for i, w in enumerate(wanted)]
-    coming, waiting = list(line), []
-    gangs: dict[str, GangState] = {}
-    granted: dict[int, dict[str, float]] = {}
-    borrowed = {request.id for request in line if request.shape is None and (room or not request.tasks)}
-    served: list[int] = []
-    clock = 0
-    while len(served) < len(line):
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from(FITS)), min_size=1, max_size=25),
+    st.randoms(use_true_random=False),
+    st.sampled_from(CLUSTERS),
+    st.booleans(),
+)
+def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, reuse_larger):
+    """Simulate a pool: requests come, gangs and fits end and workers close at random moments; every request is served at last."""
+    nodes, parked = where
+    coming = [Request(i, w.total, w, f"k{i % 2}") if isinstance(w, Shape) else replace(w, id=i) for i, w in enumerate(wanted)]
+    queue: list[Request] = []
+    workers: dict[str, WorkerState] = {}
+    running: dict[int, tuple[str, ...]] = {}
+    grants: dict[int, tuple[str, dict[str, float]]] = {}
+    borrowed = {r.id for r in coming if r.shape is None and (parked is not None or not r.tasks)}
+    clock, left = 0, {r.id for r in coming}
+    while left:
         while True:
-            action = decide(CLUSTER, list(gangs.values()), list(granted.values()), waiting, room)
             clock += 1
-            if isinstance(action, Reuse):
-                assert gangs[action.gang].phase is Phase.IDLE and gangs[action.gang].shape == action.request.shape
-                gangs[action.gang] = GangState(action.gang, action.request.shape, Phase.BUSY, clock)
-            elif isinstance(action, Start) and action.request.shape is None:
-                granted[action.request.id] = dict(action.request.need)
-            elif isinstance(action, Start):
-                gangs[f"g{clock}"] = GangState(f"g{clock}", action.request.shape, Phase.BUSY, clock)
-            elif isinstance(action, Evict):
-                g = gangs[action.gang]
-                assert g.phase is Phase.IDLE
-                gangs[g.id] = GangState(g.id, g.shape, Phase.CLOSING, g.used)
-                continue
-            else:
-                assert isinstance(action, Wait), action
+            cluster = Cluster(nodes, list(workers.values()), list(grants.values()), parked)
+            action = decide(cluster, queue, reuse_larger)
+            if isinstance(action, Wait):
+                for refused in action.too_large:
+                    assert not any(fits(refused.need, node) for node in nodes.values())
+                    queue.remove(refused)
+                    left.discard(refused.id)
                 break
-            assert action.request is waiting[0], "served out of order"
-            served.append(waiting.pop(0).id)
-            held = {name: sum(g.shape.total.get(name, 0) for g in gangs.values()) for name in CLUSTER}
-            work = {name: sum(g.shape.total.get(name, 0) for g in gangs.values() if g.phase is Phase.BUSY) for name in CLUSTER}
-            work["CPU"] += sum(g["CPU"] for g in granted.values())
-            held["CPU"] += sum(g["CPU"] for i, g in granted.items() if i not in borrowed)
-            assert fits(held, room or CLUSTER) and fits(work, CLUSTER), "over-committed"
-        events = [("end", g) for g in gangs.values() if g.phase is not Phase.IDLE] + [("fit", i) for i in granted]
-        if coming:
-            events.append(("come", None))
+            if isinstance(action, Close):
+                assert workers[action.worker].phase is Phase.IDLE
+                workers[action.worker] = replace(workers[action.worker], phase=Phase.CLOSING)
+                continue
+            large = [r for r in queue[: queue.index(action.request)] if any(fits(r.need, node) for node in nodes.values())]
+            assert not large, "served out of order"
+            queue.remove(action.request)
+            left.discard(action.request.id)
+            if isinstance(action, Grant):
+                grants[action.request.id] = (action.node, dict(action.request.need))
+            else:
+                members = list(action.workers)
+                for number, node in enumerate(action.start):
+                    members.append(f"w{clock}-{number}")
+                    workers[members[-1]] = WorkerState(members[-1], node, action.request.shape.per_worker, Phase.IDLE)
+                assert len(set(members)) == action.request.shape.workers
+                for rank, name in enumerate(members):
+                    assert workers[name].phase is Phase.IDLE
+                    keys = frozenset({action.request.key})
+                    workers[name] = replace(workers[name], phase=Phase.BUSY, used=clock, gang=f"g{clock}", rank=rank, keys=keys)
+                running[action.request.id] = tuple(members)
+            for node, resources in nodes.items():
+                there = [w for w in workers.values() if w.node == node]
+                taken = [g for i, (n, g) in grants.items() if n == node]
+                tasks = [g for i, (n, g) in grants.items() if n == node and i not in borrowed]
+                room = {**resources, "CPU": resources["CPU"] + (parked or 0)}
+                assert fits(_sum([dict(w.resources) for w in there] + tasks), room), "over-committed"
+                assert fits(_sum([dict(w.resources) for w in there if w.phase is Phase.BUSY] + taken), resources), "too much work"
+        closing = [w.id for w in workers.values() if w.phase is Phase.CLOSING]
+        events = [("trial", i) for i in running] + [("fit", i) for i in grants] + [("close", i) for i in closing]
+        events += [("come", None)] if coming else []
         if not events:
-            assert len(served) == len(line), "nothing can happen any more, and someone still waits"
+            assert not left, "nothing can happen any more, and someone still waits"
             break
         kind, what = chance.choice(events)
         if kind == "come":
-            waiting.append(coming.pop(0))
+            queue.append(coming.pop(0))
         elif kind == "fit":
-            del granted[what]
-        elif what.phase is Phase.CLOSING:
-            del gangs[what.id]
+            del grants[what]
+        elif kind == "close":
+            del workers[what]
         else:
-            gangs[what.id] = GangState(what.id, what.shape, Phase.IDLE, what.used)
+            for name in running.pop(what):
+                workers[name] = replace(workers[name], phase=Phase.IDLE)
 
 
-def test_a_gang_that_cannot_make_room_is_not_closed():
-    gangs = [GangState("cpus", shape(2), Phase.IDLE, 1), GangState("gpu", shape(1, 1, 1), Phase.BUSY, 2)]
-    request = Request(0, shape(1, 1, 1).total, shape(1, 1, 1))
-    assert decide(CLUSTER, gangs, [], [request]) == Wait()
+def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
+    names = {name for amount in amounts for name in amount}
+    return {name: sum(amount.get(name, 0.0) for amount in amounts) for name in names}
 
 
 @given(st.lists(st.booleans(), max_size=12))
-def test_r17_retries_wait_before_new_trials_and_behind_earlier_retries(again):
-    line: list[Request] = []
-    for number, who in enumerate(again):
-        request = Request(number, {"CPU": 1.0}, again=who)
-        line.insert(position(line, request), request)
-    assert [r.again for r in line] == sorted(again, reverse=True)
+def test_a_trial_that_started_before_comes_before_all_that_have_not(again):
+    queue: list[Request] = []
+    for number, started in enumerate(again):
+        entering = Request(number, {"CPU": 1.0}, again=started)
+        queue.insert(queue_position(queue, entering), entering)
+    assert [r.again for r in queue] == sorted(again, reverse=True)
     for group in (True, False):
-        assert [r.id for r in line if r.again is group] == [n for n, who in enumerate(again) if who is group], "first come, first served"
+        assert [r.id for r in queue if r.again is group] == [n for n, s in enumerate(again) if s is group], "first come, first served"

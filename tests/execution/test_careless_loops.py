@@ -10,9 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from sweeps.core.errors import ERROR_LENGTH, shorten
-from sweeps.execution import rank, trial_logs
-from sweeps.execution.messages import Job
-from sweeps.execution.rank import TrialSession, numeric, too_good, trace
+from sweeps.execution import training_loop, trial_logs
+from sweeps.execution.messages import Job, Ranks
+from sweeps.execution.metric_values import numeric, unbeatable
+from sweeps.execution.training_loop import trace
+from sweeps.execution.trial_session import TrialSession
 
 LINE = "session.report(metrics, None)"
 
@@ -20,8 +22,8 @@ LINE = "session.report(metrics, None)"
 def session(**objectives: str) -> TrialSession:
     metric, goal = next(iter(objectives.items()))
     job = Job("s", "m:f", "none", (), metric, goal, None, frozenset(), asked=tuple(objectives), goals=objectives)
-    order = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
-    return TrialSession(None, "g", 0, job, order, SimpleNamespace(shards={}, opened={}))  # type: ignore[arg-type]
+    assignment = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
+    return TrialSession(None, Ranks(), job, assignment, SimpleNamespace(shards={}, opened={}))  # type: ignore[arg-type]
 
 
 def report(session: TrialSession, metrics: object) -> None:
@@ -46,7 +48,7 @@ def said(session: TrialSession, metrics: object) -> str:
     ],
 )
 def test_r14_an_infinitely_good_value_fails_the_trial(goal, value, fails):
-    assert too_good({"loss": value}, {"loss": goal}) == ("loss" if fails else None)
+    assert unbeatable({"loss": value}, {"loss": goal}) == ("loss" if fails else None)
     one, other = session(loss=goal), session(auc="maximize", loss=goal)
     if not fails:
         report(one, {"loss": value})
@@ -59,20 +61,20 @@ def test_r14_an_infinitely_good_value_fails_the_trial(goal, value, fails):
 def test_r16_a_report_that_is_not_a_dict_is_refused_at_the_line_of_the_loop(metrics):
     lines = said(session(loss="minimize"), metrics).splitlines()
     assert lines[-1].startswith("TypeError: report takes a dict of metrics") and repr(metrics) in lines[-1]
-    assert __file__ in "".join(lines[-4:-1]) and "rank.py" not in "".join(lines)
+    assert __file__ in "".join(lines[-4:-1]) and "trial_session.py" not in "".join(lines)
 
 
 @pytest.mark.parametrize("value", [10**400, 10**5000, "0.5 " * 1000, object()], ids=["large", "huge", "text", "object"])
 def test_r16_a_value_that_is_not_a_number_is_refused_at_the_line_of_the_loop(value):
     lines = said(session(loss="minimize"), {"loss": value}).splitlines()
     assert "`loss` must be a number" in lines[-1] and "step 1" in lines[-1] and len(lines[-1]) < 250
-    assert __file__ in "".join(lines[-4:-1]) and "rank.py" not in "".join(lines)
+    assert __file__ in "".join(lines[-4:-1]) and "trial_session.py" not in "".join(lines)
     assert numeric({"other": value, "x": 1}) == {"x": 1.0}
 
 
 def test_an_error_of_our_own_keeps_its_frames():
     try:
-        rank.worth_a_retry(ValueError(), 3)  # type: ignore[arg-type]
+        training_loop.is_worth_a_retry(ValueError(), 3)  # type: ignore[arg-type]
     except TypeError as e:
         assert trace(e).startswith("Traceback")
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import State
+from sweeps.execution.messages import Ranks
 from tests.execution.driving import Driving, Gang, job, trial
 from tests.processes import wait_until_clean
 
@@ -30,15 +31,15 @@ def test_ray_still_has_the_names_that_the_adapter_replaces():
     collectives = {"is_distributed", "barrier", "broadcast_from_rank_zero"}
     assert TrainFnUtils.__abstractmethods__ == ours | collectives, "Ray's TrainFnUtils has other methods now: look at each"
     theirs = set(inspect.signature(TrainFnUtils.report).parameters)
-    assert theirs == set(inspect.signature(ray_train_adapter._TrialUtils.report).parameters)
+    assert theirs == set(inspect.signature(ray_train_adapter.Utils.report).parameters)
 
 
 def shard_of(names: list[str], name: str) -> Any:
     """What a loop gets that asks for a dataset by this name, of datasets of these names."""
-    from sweeps.execution.rank import TrialSession
+    from sweeps.execution.trial_session import TrialSession
 
     session = TrialSession.__new__(TrialSession)
-    session._store = SimpleNamespace(shards=dict.fromkeys(names), opened={n: f"the {n} rows" for n in names})
+    session._cache = SimpleNamespace(shards=dict.fromkeys(names), opened={n: f"the {n} rows" for n in names})
     return session.shard(name)
 
 
@@ -71,7 +72,7 @@ def test_ray_still_asks_the_session_of_its_first_version_for_what_a_trial_has():
 
 
 @pytest.mark.parametrize("distributed", [False, True])
-def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, monkeypatch, distributed):
+def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, distributed):
     import ray.train
     import ray.tune
     from ray.air import session as air
@@ -83,10 +84,8 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, mo
     seen = []
     trial = SimpleNamespace(name="t-0001", folder=str(tmp_path), report=lambda metrics, checkpoint: seen.append((metrics, checkpoint)))
     trial.checkpoint, trial.shard = lambda: "checkpoint", lambda name: f"shard {name}"
-    ranks = dict.fromkeys(("get_world_rank", "get_local_rank", "get_node_rank"), 0)
-    for name, value in {**ranks, "get_world_size": 2, "get_local_world_size": 2}.items():
-        monkeypatch.setattr(ray_train_adapter._DistributedContext, name, lambda self, value=value: value)
-    with ray_train_adapter.in_place(trial, distributed):
+    trial.ranks = Ranks(0, 2, 0, 2) if distributed else Ranks()
+    with ray_train_adapter.in_place(trial):
         for by in (ray.train.report, ray.tune.report, air.report, report):
             by({"loss": 1.0}, checkpoint="mine")
         assert get_checkpoint() == ray.tune.get_checkpoint() == ray.train.get_checkpoint() == air.get_checkpoint() == "checkpoint"
@@ -96,18 +95,6 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, mo
         assert air.get_world_size() == context.get_world_size() == (2 if distributed else 1)
     assert seen == [({"loss": 1.0}, "mine")] * 4
     assert get_session() is None
-
-
-def test_lightgbm_is_given_another_network_each_time():
-    pytest.importorskip("ray.train.lightgbm.config")
-    from ray.train.lightgbm.config import get_network_params
-
-    from sweeps.execution import ray_train_adapter
-
-    for ports in ((1, 2), (3, 4)):
-        ray_train_adapter.renew_lightgbm_network(1, [("10.0.0.1", ports[0]), ("10.0.0.2", ports[1])])
-        machines = f"10.0.0.1:{ports[0]},10.0.0.2:{ports[1]}"
-        assert get_network_params() == {"num_machines": 2, "local_listen_port": ports[1], "machines": machines}
 
 
 def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
@@ -124,11 +111,11 @@ def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
 
 
 def test_a_thread_of_a_trial_that_has_ended_reports_into_no_other():
-    from sweeps.execution.rank import TrialSession
+    from sweeps.execution.trial_session import TrialSession
 
     session = object.__new__(TrialSession)
-    session._strays = {threading.current_thread()}
-    with pytest.raises(RuntimeError, match="the trial that began this thread has ended"):
+    session._leaked = {threading.current_thread()}
+    with pytest.raises(RuntimeError, match="the trial that started this thread has ended"):
         session.report({"loss": 1.0}, None)
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import Report, State
-from sweeps.execution.rank import flattened, numeric
+from sweeps.execution.metric_values import flatten, numeric
 from tests.execution.driving import Driving, Gang, job, trial
 from tests.processes import wait_until_clean
 from tests.waiting import wait_until
 
 
-def test_nested_metrics_are_flattened():
-    assert flattened({"a": {"b": 1, "c": {0: 2.0}}, "d": {}, "e": 3}) == {"a.b": 1, "a.c.0": 2.0, "e": 3}
-    assert numeric(flattened({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
+def test_nested_metrics_are_flatten():
+    assert flatten({"a": {"b": 1, "c": {0: 2.0}}, "d": {}, "e": 3}) == {"a.b": 1, "a.c.0": 2.0, "e": 3}
+    assert numeric(flatten({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
 
 
 def losses(reports: list[Report]) -> list[float]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sweeps.core.trial import State
-from sweeps.execution.rank import worth_a_retry
+from sweeps.execution.training_loop import is_worth_a_retry
 from tests.execution.driving import Driving, job, trial
 
 
@@ -29,7 +29,7 @@ class Own(ConnectionError):
     ],
 )
 def test_a_name_is_that_of_the_class_or_of_a_base_with_or_without_its_module(names, worth):
-    assert worth_a_retry(Own("gone"), names) is worth
+    assert is_worth_a_retry(Own("gone"), names) is worth
 
 
 def driving_of(tmp_path, retry_on, *, max_failures=2, loop="tests.execution.loops:fails_once", rungs=()):

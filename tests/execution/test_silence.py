@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from sweeps.execution import rank
-from sweeps.execution.messages import Silence
-from sweeps.execution.rank import SILENT_AFTER, TrialSession, stack_of
+from sweeps.execution.messages import Ranks, Silence
+from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
-from sweeps.execution.trial_run import STACKS_WITHIN, Run
+from sweeps.execution.trial_session import SILENT_AFTER, DatasetCache, TrialSession, stack_of
 from tests.execution.driving import job, trial
 
 
@@ -27,37 +26,37 @@ class Pool:
 
 @pytest.fixture
 def session(tmp_path):
-    order: Any = SimpleNamespace(trial=trial(0, {}, 1, "none"), folder=str(tmp_path), checkpoint=None, attempt=1)
-    return TrialSession(Pool(), "gang", 1, job("my:loop", "none"), order, SimpleNamespace(shards={}))
+    assignment: Any = SimpleNamespace(trial=trial(0, {}, 1, "none"), folder=str(tmp_path), checkpoint=None, attempt=1)
+    return TrialSession(Pool(), Ranks(1, 2, 1, 2), job("my:loop", "none"), assignment, cast(DatasetCache, SimpleNamespace(shards={})))
 
 
 def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, capsys):
-    session.look_at_silence()
+    session.check_silence()
     assert not session.pool.heard
-    session._heard -= SILENT_AFTER
-    session.look_at_silence()
-    session.look_at_silence()
+    session._last_report -= SILENT_AFTER
+    session.check_silence()
+    session.check_silence()
     (silence,) = session.pool.heard
     assert silence.rank == 1 and silence.seconds >= SILENT_AFTER and "test_r13_a_silence" in silence.stack
     assert "rank 1" in capsys.readouterr().err
     session.report({"loss": 1.0}, None)
-    session.look_at_silence()
+    session.check_silence()
     assert len(session.pool.heard) == 1
-    session._heard -= SILENT_AFTER
-    session.look_at_silence()
+    session._last_report -= SILENT_AFTER
+    session.check_silence()
     assert len(session.pool.heard) == 2
 
 
 def test_r13_the_wait_for_a_decision_is_not_silence(session, monkeypatch):
-    def verdict(*more):
-        session._heard -= 10 * SILENT_AFTER
-        session.look_at_silence()
+    def decide(*news):
+        session._last_report -= 10 * SILENT_AFTER
+        session.check_silence()
         return True
 
-    monkeypatch.setattr(session, "_tell", verdict)
-    session.pool.at_rung = None
-    assert session._at_rung() and not session.pool.heard
-    session.look_at_silence()
+    monkeypatch.setattr("sweeps.execution.trial_session.ray.get", lambda answer: answer)
+    session.pool.at_rung = SimpleNamespace(remote=decide)
+    assert session._continues_at_rung() and not session.pool.heard
+    session.check_silence()
     assert not session.pool.heard
 
 
@@ -68,13 +67,13 @@ def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
     ended.start()
     ended.join()
     assert stack_of(ended.ident or 0) == ""
-    assert rank.SILENT_AFTER == 300
+    assert SILENT_AFTER == 300
 
 
 def test_r13_late_ranks_are_found():
     async def look() -> None:
-        run = Run(trial(0, {}, 2, "none"), "", TrialProgress(2, "loss", True, 1))
-        run.book.begin()
+        run = RunningTrial(trial(0, {}, 2, "none"), "", TrialProgress(2, "loss", True, 1))
+        run.begin_attempt()
         assert run.overdue(10, 2, 1000.0) == []  # its ranks have not begun
         run.began = 100.0
         assert run.overdue(10, 2, 109.0) == []
@@ -83,7 +82,7 @@ def test_r13_late_ranks_are_found():
         assert [(s.rank, s.stack) for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [(0, "here"), (1, "")]
         run.heard[1] = 111.0
         assert [s.rank for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [0]
-        run.verdict(3)  # a rank waits for the driver
+        run.decision(3)  # a rank waits for the driver
         assert run.overdue(10, 2, 500.0) == []
 
     asyncio.run(look())

@@ -142,7 +142,7 @@ def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(clean
         t = trial(9, {"reports": (5, 5)}, 2, "none")
         driving.start(t)
         assert driving.finish(t)[0].state is State.COMPLETE
-        assert "on gang-001" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
+        assert "on worker-00" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
     finally:
         driving.close()
 
@@ -193,7 +193,7 @@ def test_state_that_cannot_be_reset_ends_with_its_gang(clean_ray, tmp_path):
             assert (progress.state, [r.metrics for r in reports]) == (State.COMPLETE, [{"loss": 1.0}]), progress.error
             log = (tmp_path / t.id / "logs" / "rank-0.log").read_text()
             assert how == "closed streams" or "hello" in log
-            gangs.append(re.findall(r"on (gang-\d+)", log)[0])
+            gangs.append(re.findall(r"on (worker-\d+)", log)[0])
         assert gangs[0] == gangs[1] != gangs[2] == gangs[3] != gangs[4]
     finally:
         (tmp_path / "another").touch()

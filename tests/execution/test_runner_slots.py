@@ -10,13 +10,13 @@ import ray
 
 import sweeps
 from sweeps.core.trial import State
-from sweeps.execution import tune_runners
-from sweeps.execution.tune_runners import Runners
+from sweeps.execution import runner_slots
+from sweeps.execution.runner_slots import RunnerSlots
 from tests.commands import space_of
 from tests.execution.driving import Driving, job, trial
 
 
-async def waits(up: Runners, coming=lambda: True) -> asyncio.Task:
+async def waits(up: RunnerSlots, coming=lambda: True) -> asyncio.Task:
     """A wait that has begun."""
     task = asyncio.create_task(up.complete(coming))
     for _ in range(3):
@@ -26,7 +26,7 @@ async def waits(up: Runners, coming=lambda: True) -> asyncio.Task:
 
 def test_an_end_waits_for_the_other_slots_runner():
     async def act():
-        up = Runners()
+        up = RunnerSlots()
         up.came("a", 2, None)
         task = await waits(up)
         assert not task.done()
@@ -41,24 +41,24 @@ def test_an_end_waits_for_the_other_slots_runner():
 
 def test_no_runner_is_awaited_if_none_is_starting_or_there_is_one_slot():
     async def act():
-        up = Runners()
+        up = RunnerSlots()
         up.came("a", 2, None)
         assert (await waits(up, lambda: False)).done()
         coming = [True]
         task = await waits(up, lambda: coming[0])
         coming.clear(), coming.append(False), up.changed.set()
         await asyncio.wait_for(task, 5)
-        alone = Runners()
+        alone = RunnerSlots()
         alone.came("a", 1, None)
         assert (await waits(alone)).done()
-        assert (await waits(Runners())).done()
+        assert (await waits(RunnerSlots())).done()
 
     asyncio.run(act())
 
 
 def test_a_runner_that_takes_over_a_trial_stands_in_for_the_one_that_was_lost():
     async def act():
-        up = Runners()
+        up = RunnerSlots()
         up.came("a", 2, None)
         up.came("b", 2, None)
         up.came("c", 2, "b")
@@ -70,10 +70,10 @@ def test_a_runner_that_takes_over_a_trial_stands_in_for_the_one_that_was_lost():
 
 
 def test_a_runner_that_does_not_come_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr(tune_runners, "UP_WITHIN", 0.05)
+    monkeypatch.setattr(runner_slots, "UP_WITHIN", 0.05)
 
     async def act():
-        up = Runners()
+        up = RunnerSlots()
         up.came("a", 2, None)
         await asyncio.wait_for(up.complete(lambda: True), 5)
         assert (await waits(up)).done()
@@ -87,7 +87,7 @@ def test_trials_shorter_than_a_runners_start_share_one_runner_a_slot(clean_ray, 
     before = set(clean_ray.util.placement_group_table())
     result = sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_trials: 12, max_concurrent_trials: 2"), dir=tmp_path / "runs")
     assert result.trials["completed"] == 12
-    # Tune gives each runner that it starts a placement group; gangs of one worker have none
+    # Tune gives each runner that it starts a placement group; workers have none
     assert len(set(clean_ray.util.placement_group_table()) - before) == 2
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 UP_WITHIN = 10.0
 
 
-class Runners:
+class RunnerSlots:
     """The runners that are up.
 
     Tune gives a runner that becomes free to the trial that waits longest, and kills the one that it was starting for that trial. Of several

@@ -1,0 +1,143 @@
+"""Ray Train's backends, which connect the workers of a gang, and what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.train._internal.base_worker_group import BaseWorkerGroup
+from ray.train.backend import BackendConfig
+
+from sweeps.core import references
+from sweeps.execution import isolation
+from sweeps.execution.messages import Ranks
+
+# A gang of one needs no process group of these: torch has a cheaper one, XGBoost trains alone without.
+ALONE_WITHOUT = ("none", "torch", "xgboost")
+
+
+def config_of(backend: str) -> Any:
+    """Return Ray Train's configuration of a backend.
+
+    Args:
+        backend: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or "module:BackendConfig".
+    """
+    if backend == "torch":
+        from ray.train.torch import TorchConfig
+
+        return TorchConfig()
+    if backend == "xgboost":
+        from ray.train.xgboost import XGBoostConfig
+
+        return XGBoostConfig()
+    if backend == "lightgbm":
+        from ray.train.lightgbm.config import LightGBMConfig
+
+        return LightGBMConfig()
+    if backend == "tensorflow":
+        from ray.train.tensorflow import TensorflowConfig
+
+        return TensorflowConfig()
+    if backend == "jax":
+        from ray.train.v2.jax import JaxConfig
+
+        return JaxConfig()
+    return BackendConfig() if backend == "none" else references.resolve(backend)()
+
+
+class WorkerGroup(BaseWorkerGroup):
+    """The workers of a gang, as Ray Train's backends see them. The backends run in the process of rank 0.
+
+    Args:
+        workers: Handles of the workers in the order of their ranks.
+        resources: Name and amount of each resource of one worker.
+    """
+
+    def __init__(self, workers: tuple[Any, ...], resources: dict[str, float]):
+        self._workers, self._resources = workers, resources
+
+    def execute_single_async(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function in the process of one worker; return a reference of its result."""
+        return self._workers[worker_index].execute.remote(func, *args, **kwargs)
+
+    def execute_async(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """Call a function in the process of each worker; return references of the results."""
+        return [self.execute_single_async(rank, func, *args, **kwargs) for rank in range(len(self))]
+
+    def execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """Call a function in the process of each worker; return the results."""
+        return list(ray.get(self.execute_async(func, *args, **kwargs)))
+
+    def execute_single(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function in the process of one worker; return its result."""
+        return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
+
+    def get_resources_per_worker(self) -> dict[str, float]:
+        """Return the resources of one worker."""
+        return self._resources
+
+    def __len__(self) -> int:
+        """Return the number of workers."""
+        return len(self._workers)
+
+
+class OwnProcess(WorkerGroup):
+    """A gang of one in this process, whose backend must not call the worker from outside while it is at work."""
+
+    def __init__(self, resources: dict[str, float]):
+        super().__init__((None,), resources)
+
+    def execute_single_async(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the function at once; return a reference of its result."""
+        return ray.put(func(*args, **kwargs))
+
+
+class Membership:
+    """The gang that this process belongs to, from `enter` to `leave`.
+
+    Args:
+        ranks: Place of this process in the gang.
+        visible_gpus: Value of `CUDA_VISIBLE_DEVICES`; None to leave it.
+    """
+
+    def __init__(self, ranks: Ranks, visible_gpus: str | None = None):
+        self.ranks = ranks
+        self.groups: frozenset[Any] = frozenset()
+        self._environment = dict(os.environ)
+        self._context: Any = None
+        if visible_gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
+
+    def enter(self, config: Any) -> None:
+        """Enter the context in which the backend wants training functions to run."""
+        context = config.train_func_context()
+        context.__enter__()
+        self._context = context
+        self.groups = isolation.groups()
+
+    def lost_its_group(self) -> bool:
+        """Return whether a loop has destroyed the gang's process group."""
+        return not self.groups <= isolation.groups()
+
+    def exit_context(self) -> None:
+        """Leave the backend's context. Errors are ignored, because a peer may have died."""
+        context, self._context = self._context, None
+        if context is not None:
+            with contextlib.suppress(Exception):
+                context.__exit__(None, None, None)
+
+    def leave(self) -> None:
+        """Clear what the backend has left in this process."""
+        self.exit_context()
+        isolation.destroy_groups(frozenset())
+        if (lightgbm := sys.modules.get("lightgbm.basic")) is not None:
+            lightgbm._LIB.LGBM_NetworkFree()
+        if (lightgbm_config := sys.modules.get("ray.train.lightgbm.config")) is not None:
+            lightgbm_config._lightgbm_network_params = None  # type: ignore[attr-defined]
+        if os.environ != self._environment:
+            os.environ.clear()
+            os.environ.update(self._environment)

@@ -1,0 +1,61 @@
+"""The order of ranks in a gang: pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+from sweeps.execution.messages import Ranks
+
+W = TypeVar("W")
+
+# A gang of these backends is connected anew for each trial: LightGBM cannot bind a port again while a model that used it is referenced,
+# nor for a minute after that.
+RENEWED_FOR_EACH_TRIAL = ("lightgbm",)
+
+
+def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> list[W]:
+    """Return workers in the order of their ranks: node by node, and on each node by GPU id, as Ray Train orders them.
+
+    The node with the most workers comes first, of several the one with the oldest worker.
+
+    Args:
+        workers: For each worker the worker, the id of its node, the ids of its GPUs, and a number that tells its age.
+
+    >>> in_rank_order([("c", "n2", (), 3), ("b", "n1", ("1",), 1), ("a", "n1", ("0",), 2)])
+    ['a', 'b', 'c']
+    """
+    counts = Counter(node for _, node, _, _ in workers)
+    oldest = {node: min(age for _, other, _, age in workers if other == node) for node in counts}
+
+    def position(worker: tuple[W, str, tuple[str, ...], int]) -> tuple[int, int, list[tuple[int, str]], int]:
+        _, node, gpus, age = worker
+        return (-counts[node], oldest[node], [(int(gpu) if gpu.isdigit() else 0, gpu) for gpu in gpus], age)
+
+    return [worker for worker, *_ in sorted(workers, key=position)]
+
+
+def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
+    """Return the place of each worker of a gang.
+
+    Args:
+        nodes: Id of each worker's node, in the order of ranks; workers of a node follow each other.
+
+    >>> [(r.rank, r.local_rank, r.local_world_size, r.node_rank) for r in ranks_on(["a", "a", "b"])]
+    [(0, 0, 2, 0), (1, 1, 2, 0), (2, 0, 1, 1)]
+    """
+    order = list(dict.fromkeys(nodes))
+    return tuple(Ranks(rank, len(nodes), nodes[:rank].count(node), nodes.count(node), order.index(node)) for rank, node in enumerate(nodes))
+
+
+def visible_gpus(nodes: Sequence[str], gpus: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return `CUDA_VISIBLE_DEVICES` of each worker: the GPUs that the workers on its node have together.
+
+    >>> visible_gpus(["a", "a", "b"], [("1",), ("0",), ("0",)])
+    ('0,1', '0,1', '0')
+    """
+    return tuple(
+        ",".join(sorted({gpu for other, ids in zip(nodes, gpus, strict=True) if other == node for gpu in ids}, key=lambda g: (len(g), g)))
+        for node in nodes
+    )

@@ -1,0 +1,55 @@
+"""Read the metrics that a training loop reports."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+# Longest value that a message quotes, in characters.
+QUOTED = 100
+
+
+def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the metrics without nesting.
+
+    >>> flatten({"a": {"b": 1}})
+    {'a.b': 1}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in metrics.items():
+        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat
+
+
+def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics that are numbers as floats, also those of NumPy and tensors with one element."""
+    numbers = {}
+    for name, value in metrics.items():
+        if isinstance(value, bool) or not hasattr(value, "__float__"):
+            continue
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
+            numbers[str(name)] = float(value)
+    return numbers
+
+
+def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | None:
+    """Return the objective whose value is infinite on the good side; None if there is none.
+
+    >>> unbeatable({"loss": float("-inf")}, {"loss": "minimize"})
+    'loss'
+    >>> unbeatable({"loss": float("inf")}, {"loss": "minimize"}) is None
+    True
+    """
+    best = {"minimize": -math.inf, "maximize": math.inf}
+    return next((name for name, goal in goals.items() if metrics.get(name) == best[goal]), None)
+
+
+def quote(value: Any) -> str:
+    """Return a value for a message, at most `QUOTED` characters of it."""
+    try:
+        text = repr(value)
+    except Exception as e:  # An integer of more than 4,300 digits, or a class of the user.
+        text = f"a {type(value).__name__} that cannot be shown ({type(e).__name__})"
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."

@@ -1,0 +1,311 @@
+"""Take trials through the pool: prepared data, a gang, and as many attempts as a trial needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from sweeps.core import exit_causes
+from sweeps.core.checkpoint_files import delete_checkpoint
+from sweeps.core.sweep_folder import FILES
+from sweeps.core.trial import LOST, State
+from sweeps.execution.data_affinity import keep, room_of
+from sweeps.execution.data_requests import Fits
+from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, News, Stage
+from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
+from sweeps.execution.trial_logs import log_of
+from sweeps.execution.worker_pool import Background, CannotStart, Gang, Worker, WorkerLost, WorkerPool, describe
+
+log = logging.getLogger(__name__)
+
+# When a rank died or raised, the others get this long to notice it in a collective and end; then they are killed, in seconds.
+PEERS_END_WITHIN = 10.0
+# After the end of a rank, so long is waited for the end of the trial before the runner is told, in seconds.
+ENDS_WITHIN = 0.05
+# A limit that cannot be waited for is looked at this often, in seconds.
+LOOK_EVERY = 0.5
+# A trial that is lost so often without its fault, and without a report in between, fails.
+MOST_BLAMELESS = 10
+
+
+class TrialDriver:
+    """Runs trials.
+
+    Args:
+        job: What all trials share.
+        max_failures: Attempts of a trial that may fail of what `limits.retry_on` names, beyond the first.
+        workers: The workers.
+        fits: The prepared data.
+        spawn: Runs a coroutine in the background.
+        files: Threads for work on files.
+        kills_for_memory: Returns how many processes were killed for lack of memory up to now.
+
+    Attributes:
+        labels: What is known of the labels.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        max_failures: int,
+        workers: WorkerPool,
+        fits: Fits,
+        spawn: Background,
+        files: ThreadPoolExecutor,
+        kills_for_memory: Callable[[], int],
+    ):
+        self.job, self.max_failures, self.workers, self.fits = job, max_failures, workers, fits
+        self.spawn, self.files, self._kills_for_memory = spawn, files, kills_for_memory
+        self.labels = Labels()
+
+    async def drive(self, running: RunningTrial) -> None:
+        """Run a trial until it has ended, over all its attempts."""
+        try:
+            while running.progress.state is None and not running.stopped:
+                running.stage = Stage.PREPARING
+                prepared = await asyncio.shield(self.fits.of(running.trial.data, running.trial.preprocessor))
+                outcome = await self._attempt(running, prepared)
+                yields, running.yields = running.yields, False
+                if isinstance(outcome, WorkerLost):
+                    self._retry_after_loss(running, outcome)
+                elif outcome.retry:
+                    self._retry_after_error(running, outcome)
+                elif not (yields and outcome.state is State.PRUNED):
+                    running.finish(outcome.state, outcome.error, outcome.refused, outcome.final)
+            running.finish(State.PRUNED)  # Stopped, and its workers were lost before they heard of it.
+        except asyncio.CancelledError:
+            raise
+        except RayActorError:  # The data actor's, which is no trial's fault. The driver sees it and ends the sweep, which can be resumed.
+            await asyncio.Event().wait()
+        except RayTaskError as e:
+            running.finish(State.FAIL, str(e.cause) if e.cause is not None else str(e))
+        except Exception:
+            running.finish(State.FAIL, traceback.format_exc())
+        finally:
+            with contextlib.suppress(OSError):  # There are files in it, or no loop asked for it.
+                Path(running.folder, FILES).rmdir()
+
+    def record(self, running: RunningTrial, attempt: int, news: News, ended: Ended | None = None) -> bool:
+        """Record a rank's news; return False if they are of an attempt or a trial that is over.
+
+        Args:
+            running: The trial.
+            attempt: Attempt that the news are of.
+            news: The news.
+            ended: How the loop ended on this rank, if it has.
+        """
+        if not running.progress.take(attempt, news, ended is not None, ended is not None and ended.state is State.FAIL):
+            return False
+        if news.reports:
+            running.blameless = 0
+        running.silent.pop(news.rank, None)
+        running.heard[news.rank] = time.monotonic()
+        self.delete_unneeded(running)
+        for rank, step in running.progress.behind().items() if news.checkpoints else ():
+            if rank < len(running.workers):
+                running.workers[rank].send("hurry", running.trial.id, step)
+        if ended is None:
+            running.changed.set()
+        else:  # The end of the trial mostly follows at once: one message to the driver instead of two.
+            asyncio.get_running_loop().call_later(ENDS_WITHIN, running.changed.set)
+        return True
+
+    def delete_unneeded(self, running: RunningTrial) -> None:
+        """Delete the checkpoints of a trial that nobody needs any more."""
+        for path in running.progress.drop():
+            self.files.submit(delete_checkpoint, Path(path))
+
+    # ---- attempts
+
+    def _retry_after_error(self, running: RunningTrial, ended: Ended) -> None:
+        running.failures += 1
+        if running.failures <= self.max_failures:
+            running.retry()
+            return
+        limit = f"limits.max_failures: {self.max_failures}"
+        count = f"{running.failures} attempts failed with an exception that limits.retry_on names ({limit}); the last:\n"
+        running.finish(State.FAIL, f"{count if running.failures > 1 else ''}{ended.error}")
+
+    def _retry_after_loss(self, running: RunningTrial, lost: WorkerLost) -> None:
+        if lost.blameless:
+            running.blameless += 1
+            if running.blameless >= MOST_BLAMELESS:
+                running.finish(State.FAIL, f"its workers were lost {running.blameless} times in a row without a report: {lost}")
+            return
+        running.failures += 1
+        if LOST not in self.job.retry_on:
+            running.finish(State.FAIL, f"a worker process died (limits.retry_on does not name `{LOST}`): {lost}")
+        elif running.failures > self.max_failures:
+            limit = f"limits.max_failures: {self.max_failures}"
+            running.finish(State.FAIL, f"a worker process died in {running.failures} attempts ({limit}): {lost}")
+
+    async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
+        """Run a trial once, from the reservation of workers to their release."""
+        running.stage = Stage.WAITING
+        started_before = running.failures > 0 or running.blameless > 0
+        try:
+            workers = await self.workers.reserve(running.trial.shape, prepared["key"], started_before)
+            running.stage = Stage.STARTING
+            gang = await self.workers.form(workers, running.trial.shape)
+        except WorkerLost as e:
+            return WorkerLost(str(e), blameless=True)  # It has not begun.
+        except CannotStart as e:
+            if await self.fits.caused([]):
+                raise RayActorError from e
+            return Ended(0, State.FAIL, f"its workers could not start: {e}")
+        running.workers, running.stage, seconds = gang.workers, Stage.TRAINING, 0.0
+        try:
+            return await self._run_on(gang, running, prepared)
+        except BaseException:
+            for worker in gang.workers:
+                self.workers.lose(worker, WorkerLost("killed"))
+            raise
+        finally:
+            running.workers = []
+            if running.began is not None:
+                seconds = time.monotonic() - running.began
+                running.seconds, running.began = running.seconds + seconds, None
+            self.workers.release(gang, seconds)
+
+    async def _run_on(self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
+        attempt, kills = running.begin_attempt(), self._kills_for_memory()
+        if attempt > 1:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(self.files, _checkpoints, running.folder)
+            await loop.run_in_executor(self.files, _delete, running.progress.take_stock(found))
+        assignments = self._assignments(gang, running, attempt, prepared)
+        running.began = time.monotonic()
+        ranks = [self.spawn(self._run_rank(*pair, running)) for pair in zip(gang.workers, assignments, strict=True)]
+        late = await self._await_ranks(running, ranks)
+        if late is None:
+            await self._end_peers(gang, ranks)
+        for worker, rank in zip(gang.workers, ranks, strict=True):
+            if not rank.done():  # It hangs, or waits for a peer that has raised.
+                self.workers.lose(worker, WorkerLost("killed"))
+        return await self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
+
+    async def _end_peers(self, gang: Gang, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
+        """After a rank has died or raised, let the others notice: each that ends leaves the gang, which ends its peers' collectives."""
+        give_up = time.monotonic() + PEERS_END_WITHIN
+        left: set[int] = set()
+        while (pending := [rank for rank in ranks if not rank.done()]) and time.monotonic() < give_up:
+            for number, rank in enumerate(ranks):
+                if isinstance(_result(rank), Ended) and number not in left:
+                    left.add(number)
+                    self.spawn(self.workers.have_leave(gang.workers[number]))
+            await asyncio.wait(pending, timeout=give_up - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
+
+    def _assignments(self, gang: Gang, running: RunningTrial, attempt: int, prepared: dict[str, Any]) -> list[Assignment]:
+        """Return what each rank is told. A rank uses its cache only if all do, because they build it together."""
+        size = len(gang.workers)
+        keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
+        cached = all(key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True))
+        data = None if cached else Data(prepared["shards"][size], prepared["check"])
+        room = room_of(self.workers.total, running.trial.shape)
+        assignments = []
+        for worker, key, ranks in zip(gang.workers, keys, gang.ranks, strict=True):
+            worker.cached = keep(worker.cached, key, prepared["bytes"], room)
+            kept = tuple(name for name, _ in worker.cached)
+            checkpoint, spent = running.progress.checkpoint, running.seconds
+            assignments.append(Assignment(running.trial, attempt, ranks, running.folder, key, kept, self.labels, data, checkpoint, spent))
+        return assignments
+
+    async def _run_rank(self, worker: Worker, assignment: Assignment, running: RunningTrial) -> Ended | WorkerLost:
+        """Run a trial on one rank; return how it ended, or why the process was lost."""
+        try:
+            ended: Ended = await self.workers.until_lost(worker, worker.actor.run.remote(assignment))
+        except WorkerLost as e:
+            return e
+        except RayTaskError as e:  # A fault of ours, or data that could not be read.
+            ended = Ended(assignment.ranks.rank, State.FAIL, str(e.cause) if e.cause is not None else str(e), broken=describe(e))
+        except RayError as e:
+            lost = WorkerLost(describe(e))
+            self.workers.lose(worker, lost)
+            return lost
+        if ended.broken:
+            log.info("%s is closed: %s", worker.id, ended.broken)
+        if ended.news is not None and self.record(running, assignment.attempt, ended.news, ended):
+            running.look_at_rungs(together=bool(self.job.milestones))
+        return ended
+
+    async def _outcome(
+        self, gang: Gang, running: RunningTrial, results: Sequence[Ended | WorkerLost | None], late: str | None, kills: int
+    ) -> Ended | WorkerLost:
+        """Return how the attempt ended. A rank that lost its peer in a collective raises too: the trial is at fault only if all peers live.
+
+        Args:
+            gang: The gang.
+            running: The trial.
+            results: What came of each rank; None of one that was killed.
+            late: Why the trial took too long, if it did.
+            kills: Processes that were killed for lack of memory before the attempt.
+        """
+        ended = [result for result in results if isinstance(result, Ended)]
+        failed = sorted((e for e in ended if e.state is State.FAIL), key=lambda e: not e.retry)
+        for worker, result in zip(gang.workers, results, strict=True):
+            if isinstance(result, Ended) and result.broken:
+                self.workers.close(worker)
+        gang.broken = gang.broken or bool(failed) or len(ended) < len(results) or any(e.disconnected for e in ended)
+        if late is not None:
+            return Ended(0, State.FAIL, late)
+        losses = [(rank, result) for rank, result in enumerate(results) if isinstance(result, WorkerLost)]
+        if losses:
+            rank, loss = losses[0]
+            if loss.blameless:
+                return loss
+            logged = exit_causes.last_attempt_log(log_of(running.folder, rank))
+            cause = exit_causes.exit_cause(None, logged, self._kills_for_memory() > kills)
+            return WorkerLost(f"rank {rank}: {cause}" if cause else str(loss))
+        if failed and await self.fits.caused(failed):
+            raise RayActorError
+        if not failed and len({e.reports for e in ended}) > 1:
+            counts = ", ".join(f"rank {e.rank} {e.reports}" for e in sorted(ended, key=lambda e: e.rank))
+            return Ended(0, State.FAIL, f"every rank must report equally often; reports were: {counts}")
+        return failed[0] if failed else min(ended, key=lambda e: e.rank)
+
+    async def _await_ranks(self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
+        """Wait until all ranks have ended, one has died, or one raised alone; return why the trial takes too long, if it does."""
+        limit, silence = self.job.trial_timeout, self.job.report_timeout
+        pending = set(ranks)
+        while pending:
+            left = None
+            if limit is not None and running.began is not None:  # The clock runs from the moment that the ranks begin.
+                left = limit + STACKS_WITHIN - running.spent()
+                if left <= 0:
+                    return f"the trial took longer than it may (limits.trial_timeout: {limit:g} s); its log has the stack of every thread"
+            if silence is not None:
+                left = min(left or LOOK_EVERY, LOOK_EVERY)
+                if running.overdue(silence, len(ranks), time.monotonic()):
+                    await asyncio.sleep(STACKS_WITHIN)  # Other ranks may wait for this one, and report that as well.
+                    if late := running.overdue(silence, len(ranks), time.monotonic()):
+                        return "\n".join([*map(str, late), f"no report within limits.report_timeout, {silence:g} s"])
+            done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            results = [rank.result() for rank in done]
+            if any(isinstance(result, WorkerLost) for result in results):
+                return None
+            if any(isinstance(result, Ended) and result.error for result in results):
+                return None
+        return None
+
+
+def _result(rank: asyncio.Task[Ended | WorkerLost]) -> Ended | WorkerLost | None:
+    return rank.result() if rank.done() else None
+
+
+def _checkpoints(folder: str) -> list[str]:
+    """Return the paths of all checkpoints in a trial's folder."""
+    return [str(path) for path in Path(folder).glob("checkpoint_*")]
+
+
+def _delete(paths: list[str]) -> None:
+    for path in paths:
+        delete_checkpoint(Path(path))

@@ -1,0 +1,301 @@
+"""The process of a worker: it joins gangs, runs the trials that the pool assigns, and stays warm between them.
+
+Methods of the actor run one after another on the main thread, so that training loops may set signal handlers. What must happen while a
+loop runs comes from a second thread, which asks the pool for calls and thereby shows that the process lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import math
+import os
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.data
+
+from sweeps.core import exit_causes, references
+from sweeps.core.sweep_folder import FILES
+from sweeps.core.trial import Current
+from sweeps.execution import backends, isolation, loop_mlflow, ray_train_adapter, trial_logs
+from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
+from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
+from sweeps.execution.training_loop import run_loop
+from sweeps.execution.trial_session import DatasetCache, TrialSession
+
+# While a loop runs, its news are sent this often, in seconds.
+NEWS_EVERY = 0.5
+
+_runtime: WorkerRuntime | None = None
+
+
+class WorkerRuntime:
+    """The state of a worker's process.
+
+    Args:
+        pool: Handle of the pool.
+        worker: Id of this worker.
+        job: What all trials of the sweep share.
+    """
+
+    def __init__(self, pool: Any, worker: str, job: Job):
+        global _runtime
+        _runtime = self
+        self.pool, self.worker, self.job = pool, worker, job
+        self.session: TrialSession | None = None
+        self._log: Path | None = None  # Of the trial that runs.
+        self._membership: backends.Membership | None = None
+        self._group: tuple[Any, Any, Any] | None = None  # Of rank 0: backend, worker group and configuration.
+        self._caches: dict[str, DatasetCache] = {}
+        self._leaked: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._trials = 0
+        self._first_wear: isolation.Wear | None = None
+
+    def start(self) -> WorkerInfo:
+        """Prepare the process for training loops. Imports of the trainers of sweeps happen here, before there is a trial."""
+        for root in reversed(self.job.roots):
+            if root not in sys.path:
+                sys.path.insert(0, root)
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # Ray Data logs each shard that is read; a trial's log is for its loop.
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        ray_train_adapter.read_data_in_place()
+        ray_train_adapter.refuse_shutdown()
+        exit_causes.log_os_exit()
+        loop_mlflow.watch()
+        threading.Thread(target=self._listen, name="sweeps-control", daemon=True).start()
+        if self.job.loop.startswith("sweeps.trainers."):
+            with contextlib.suppress(Exception):
+                references.resolve(self.job.loop)
+        elif self.job.backend != "none":
+            with contextlib.suppress(Exception):  # The trial will tell.
+                backends.config_of(self.job.backend)
+        context = ray.get_runtime_context()
+        gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
+        return WorkerInfo(context.get_node_id(), gpus, os.getpid())
+
+    # ---- gangs
+
+    def join(self, ranks: Ranks, visible_gpus: str | None) -> None:
+        """Become a rank of a gang."""
+        self.leave()
+        self._membership = backends.Membership(ranks, visible_gpus)
+        ray_train_adapter.set_ranks(ranks)
+
+    def leave(self) -> None:
+        """Clear everything that the last gang has left in this process."""
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            membership.leave()
+        ray_train_adapter.set_ranks(None)
+        isolation.empty_cuda()
+
+    def form(self, workers: tuple[Any, ...], ranks: tuple[Ranks, ...], resources: dict[str, float], visible_gpus: tuple[str, ...]) -> None:
+        """Connect a gang by Ray Train's backend. Called on rank 0, beside its main thread.
+
+        Args:
+            workers: Handles of all workers in the order of their ranks.
+            ranks: Place of each worker.
+            resources: Resources of one worker.
+            visible_gpus: For each worker the ids of the GPUs that the workers of its node have together; "" without GPUs.
+        """
+        config = backends.config_of(self.job.backend)
+        backend = config.backend_cls()
+        group = backends.WorkerGroup(workers, resources)
+        shared = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
+        if shared:  # A process that uses CUDA already keeps the devices that it saw first.
+            shared = not any(group.execute(isolation.uses_cuda))
+        ray.get(
+            [group.execute_single_async(rank, _join, ranks[rank], visible_gpus[rank] if shared else None) for rank in range(len(workers))]
+        )
+        self._group = (backend, group, config)
+        backend.on_start(group, config)
+        backend.on_training_start(group, config)
+        group.execute(_enter, self.job.backend)
+
+    def disband(self) -> None:
+        """Undo `form`."""
+        if self._group is not None:
+            (backend, group, config), self._group = self._group, None
+            group.execute(_exit_context)
+            backend.on_shutdown(group, config)
+            group.execute(_leave)
+
+    def _form_alone(self, resources: dict[str, float]) -> None:
+        """Connect a gang of one: by torch's own means, or by Ray Train's backend in this process."""
+        backend = self.job.backend
+        if backend in RENEWED_FOR_EACH_TRIAL:
+            self.leave()
+        if self._membership is None:
+            self.join(Ranks(), None)
+            if backend not in backends.ALONE_WITHOUT:
+                config = backends.config_of(backend)
+                group = backends.OwnProcess(resources)
+                config.backend_cls().on_start(group, config)
+                config.backend_cls().on_training_start(group, config)
+                _enter(backend)
+        if backend == "torch":
+            self.membership.groups = isolation.group_of_one(gpu=bool(ray.get_gpu_ids()))
+
+    @property
+    def membership(self) -> backends.Membership:
+        """The gang that this process belongs to."""
+        assert self._membership is not None, "the pool forms a gang before it assigns a trial"
+        return self._membership
+
+    # ---- trials
+
+    def run(self, assignment: Assignment) -> Ended:
+        """Run one attempt at a trial and return how it ended on this rank."""
+        if self._membership is not None:
+            isolation.destroy_groups(self._membership.groups)  # Not at the end of the last trial, when its other ranks may still use them.
+        if assignment.ranks.world_size == 1:
+            self._form_alone(dict(assignment.trial.shape.per_worker))
+        membership = self.membership
+        self._keep_caches(assignment)
+        session = TrialSession(self.pool, assignment.ranks, self.job, assignment, self._caches[assignment.data_key], self._leaked)
+        self.session = session
+        ranks = assignment.ranks
+        title = f"trial {assignment.trial.id}, attempt {assignment.attempt}, rank {ranks.rank} of {ranks.world_size} on {self.worker}"
+        is_first, self._trials = self._trials == 0, self._trials + 1
+        if is_first:
+            isolation.settle()
+        self._log = trial_logs.log_of(assignment.folder, ranks.rank)
+        try:
+            with trial_logs.into(self._log, title) as say:
+                ended, left = self._run_isolated(session, assignment, is_first)
+                say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
+        finally:
+            self.session = self._log = None
+        if is_first:
+            isolation.settle()
+        wear = isolation.wear()
+        self._first_wear = self._first_wear or wear
+        broken = left.broken or isolation.worn(self._first_wear, wear)
+        return replace(ended, news=session.last_news(), broken=broken, disconnected=membership.lost_its_group())
+
+    def _keep_caches(self, assignment: Assignment) -> None:
+        for key in self._caches.keys() - set(assignment.cached):
+            del self._caches[key]
+        if assignment.data is not None:
+            self._caches[assignment.data_key] = DatasetCache(assignment.data)
+        assert assignment.data_key in self._caches, "the pool takes data as cached that it has not sent"
+
+    def _run_isolated(self, session: TrialSession, assignment: Assignment, is_first: bool) -> tuple[Ended, isolation.Left]:
+        limit = self.job.trial_timeout
+        seconds = None if limit is None else max(0.1, limit - assignment.seconds)
+        if is_first:
+            self._import_loop(assignment, seconds)
+        current = self._current(assignment)
+        with isolation.apart(f"{assignment.folder}/{assignment.ranks.rank}") as left, _stacks_after(seconds):
+            ended = replace(run_loop(session, current), reports=session.reports)
+        self._leaked.update(left.threads)
+        return ended, left
+
+    def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
+        """Import the user's module before the first trial: what this takes and changes belongs to no trial."""
+        run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
+        with _stacks_after(seconds), contextlib.suppress(BaseException), loop_mlflow.logged(run, keep=True):  # The trial will tell.
+            references.resolve(self.job.loop)
+        if assignment.ranks.rank == 0:
+            ray.get(self.pool.imported.remote(assignment.trial.id, assignment.attempt))
+
+    def _current(self, assignment: Assignment) -> Current:
+        cache = self._caches[assignment.data_key]
+        return Current(
+            trial=assignment.trial.id,
+            seed=assignment.trial.seed,
+            label=assignment.labels.label,
+            task=assignment.labels.task,
+            classes=assignment.labels.classes,
+            metric=self.job.metric,
+            goal=self.job.goal,
+            max_t=self.job.max_t,
+            threads=max(1, math.floor(dict(assignment.trial.shape.per_worker).get("CPU", 1))),
+            check=cache.check,
+            asked=self.job.asked,
+            milestones=self.job.milestones,
+            keep_last=self.job.keep_last,
+            _folder=Path(assignment.folder, FILES),
+            _kept=cache.kept,
+        )
+
+    def hurry(self, trial: str, step: int) -> None:
+        """Send the news of a trial's step at once."""
+        if (session := self.session) is not None and session.assignment.trial.id == trial:
+            session.hurry(step)
+
+    # ---- the second thread
+
+    def _listen(self) -> None:
+        """Carry out the calls that the pool has for this worker, and send a loop's news: it may be silent for long after a report."""
+        last: TrialSession | None = None
+        call = self.pool.listen.remote(self.worker)
+        while True:
+            ready, _ = ray.wait([call], timeout=NEWS_EVERY)
+            with contextlib.suppress(ray.exceptions.RayError):  # The pool is gone, and this process soon.
+                if ready:
+                    received = ray.get(call)
+                    call = self.pool.listen.remote(self.worker)
+                    if received is not None:
+                        threading.Thread(target=self._answer, args=received, daemon=True).start()
+                session = self.session
+                if session is not None and session is last and not ready:  # The end of a short trial tells everything.
+                    session.send_if_new()
+                last = session
+                if session is not None:
+                    session.check_silence()
+            if (log := self._log) is not None:
+                trial_logs.shorten(log)
+
+    def _answer(self, number: int, method: str, arguments: tuple[Any, ...]) -> None:
+        error = None
+        try:
+            getattr(self, method)(*arguments)
+        except BaseException:
+            error = traceback.format_exc()
+        self.pool.answered.remote(self.worker, number, error)
+
+
+def runtime() -> WorkerRuntime:
+    """Return the runtime of this process."""
+    assert _runtime is not None
+    return _runtime
+
+
+def _join(ranks: Ranks, visible_gpus: str | None) -> None:
+    runtime().join(ranks, visible_gpus)
+
+
+def _enter(backend: str) -> None:
+    runtime().membership.enter(backends.config_of(backend))
+
+
+def _exit_context() -> None:
+    runtime().membership.exit_context()
+
+
+def _leave() -> None:
+    runtime().leave()
+
+
+@contextlib.contextmanager
+def _stacks_after(seconds: float | None) -> Iterator[None]:
+    """Write the stack of every thread into the log after so many seconds: a loop that hangs at its time limit is killed soon after."""
+    if seconds is None:
+        yield
+        return
+    with open(2, "w", closefd=False) as log:
+        faulthandler.dump_traceback_later(seconds, file=log)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()

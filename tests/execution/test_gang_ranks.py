@@ -1,0 +1,35 @@
+"""Ranks are ordered by node and GPU, as Ray Train orders them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.execution.gangs import in_rank_order, ranks_on, visible_gpus
+
+
+def test_ranks_follow_nodes_and_gpus():
+    workers = [("d", "n2", ("10",), 4), ("c", "n2", ("2",), 3), ("b", "n1", ("1",), 2), ("a", "n2", ("0",), 5)]
+    assert in_rank_order(workers) == ["a", "c", "d", "b"], "the node with most workers first, and GPU 10 after GPU 2"
+    assert [(r.rank, r.world_size, r.local_rank, r.local_world_size, r.node_rank) for r in ranks_on(["n2", "n2", "n2", "n1"])] == [
+        (0, 4, 0, 3, 0),
+        (1, 4, 1, 3, 0),
+        (2, 4, 2, 3, 0),
+        (3, 4, 0, 1, 1),
+    ]
+
+
+def test_workers_of_a_node_see_its_gpus_together():
+    assert visible_gpus(["a", "a", "b"], [("10",), ("2",), ("0",)]) == ("2,10", "2,10", "0")
+    assert visible_gpus(["a"], [()]) == ("",)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 7)), min_size=1, max_size=12))
+def test_the_workers_of_a_node_have_consecutive_ranks_and_all_local_ranks(places):
+    workers = [(number, node, (str(gpu),), number) for number, (node, gpu) in enumerate(places)]
+    nodes = [places[worker][0] for worker in in_rank_order(workers)]
+    ranks = ranks_on(nodes)
+    assert sorted(nodes, key=nodes.index) == nodes
+    for node in set(nodes):
+        local = [rank.local_rank for rank, other in zip(ranks, nodes, strict=True) if other == node]
+        assert local == list(range(len(local)))

@@ -1,0 +1,239 @@
+"""What the pool of workers does with the decisions of the allocation, without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweeps.core.resources import Shape
+from sweeps.execution import worker_pool
+from sweeps.execution.allocation import Phase
+from sweeps.execution.messages import Job, WorkerInfo
+from sweeps.execution.worker_pool import Background, CannotStart, Gang, Worker, WorkerLost, WorkerPool
+from tests.execution.driving import job
+
+ONE, TWO = Shape(1, (("CPU", 1.0),)), Shape(2, (("CPU", 1.0),))
+LARGE, SMALL = Shape(1, (("CPU", 1.0), ("GPU", 0.7))), Shape(1, (("CPU", 1.0), ("GPU", 0.4)))
+
+
+class FakeRay:
+    """Workers that are up when their future says so, and carry out every call at once.
+
+    Attributes:
+        up: Future of each worker's information, in the order of starts.
+        killed: Actors that were killed.
+        calls: Calls beside a worker's main thread, and of `leave`: the name of the method and the worker's number.
+    """
+
+    def __init__(self) -> None:
+        self.up: list[asyncio.Future[WorkerInfo]] = []
+        self.killed: list[Any] = []
+        self.calls: list[tuple[str, int]] = []
+
+    def start(self, pool: Any, worker: str, job: Job, resources: dict[str, float], node: str | None) -> tuple[Any, Any]:
+        number = len(self.up)
+        self.up.append(asyncio.get_running_loop().create_future())
+        actor = SimpleNamespace(leave=SimpleNamespace(remote=lambda: self._called("leave", number)))
+        return actor, self.up[-1]
+
+    async def _called(self, method: str, number: int) -> None:
+        self.calls.append((method, number))
+
+    def come_up(self, number: int, node: str = "here") -> None:
+        self.up[number].set_result(WorkerInfo(node, (), 0))
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
+    made = FakeRay()
+    monkeypatch.setattr(worker_pool.worker, "start", made.start)
+    monkeypatch.setattr(worker_pool, "is_alive", lambda pid: True)
+    context = SimpleNamespace(current_actor=None, get_node_id=lambda: "here")
+    monkeypatch.setattr(worker_pool.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(worker_pool.ray, "nodes", lambda: [{"NodeID": "here", "Alive": True, "Resources": {}}])
+    monkeypatch.setattr(worker_pool.ray, "kill", made.killed.append)
+
+    async def call(self: Worker, method: str, *arguments: Any) -> None:
+        made.calls.append((method, self.number - 1))
+
+    monkeypatch.setattr(Worker, "call", call)
+    yield made
+
+
+def play(scene: Callable[[WorkerPool], Coroutine[Any, Any, None]], backend: str = "torch", **resources: float) -> None:
+    """Run a scene with a pool of these resources."""
+
+    async def run() -> None:
+        await scene(WorkerPool(job("my:loop", backend), resources, None, Background()))
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+async def lease(pool: WorkerPool, shape: Shape, again: bool = False) -> Gang:
+    return await pool.form(await pool.reserve(shape, again=again), shape)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def test_workers_connect_once_and_again_only_for_another_gang(fake):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([TWO])
+        fake.come_up(0), fake.come_up(1)
+        for _ in range(2):
+            gang = await lease(pool, TWO)
+            pool.release(gang)
+        assert fake.calls == [("form", 0)]
+        alone = await lease(pool, ONE)
+        assert fake.calls[1:] == [("disband", 0)] and len(alone.workers) == 1
+        pool.release(alone)
+        pool.release(await lease(pool, TWO))
+        assert fake.calls[2:] == [("form", 0)] and len(fake.up) == 2, "no worker was started"
+
+    play(scene, CPU=2.0)
+
+
+def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([TWO])
+        fake.come_up(0), fake.come_up(1)
+        gang = await lease(pool, TWO)
+        gang.broken = True
+        pool.release(gang)
+        pool.release(await lease(pool, TWO))
+        assert sorted(fake.calls[1:3]) == [("leave", 0), ("leave", 1)] and fake.calls[3] == ("form", 0)
+
+    play(scene, CPU=2.0)
+
+
+def test_lightgbm_connects_for_each_trial(fake):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([TWO])
+        fake.come_up(0), fake.come_up(1)
+        for _ in range(2):
+            pool.release(await lease(pool, TWO))
+        assert fake.calls == [("form", 0), ("disband", 0), ("form", 0)]
+
+    play(scene, "lightgbm", CPU=2.0)
+
+
+def test_a_trial_waits_until_its_workers_are_up_and_a_lost_one_is_not_used(fake):
+    async def scene(pool: WorkerPool) -> None:
+        waiting = asyncio.create_task(lease(pool, TWO))
+        await until(lambda: len(fake.up) == 2)
+        fake.come_up(0)
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        pool.lose(list(pool.workers.values())[1], WorkerLost("its node was lost", blameless=True))
+        with pytest.raises(WorkerLost, match="its node was lost"):
+            await waiting
+        assert [w.phase for w in pool.workers.values()] == [Phase.IDLE], "the other worker is free"
+
+    play(scene, CPU=2.0)
+
+
+def test_a_worker_that_raises_as_it_starts_fails_its_trial(fake):
+    async def scene(pool: WorkerPool) -> None:
+        waiting = asyncio.create_task(lease(pool, ONE))
+        await until(lambda: fake.up)
+        error = worker_pool.RayError("wrapped")
+        error.cause = ImportError("no module named x")  # type: ignore[attr-defined]
+        fake.up[0].set_exception(error)
+        with pytest.raises(CannotStart, match="ImportError: no module named x"):
+            await waiting
+
+    play(scene, CPU=2.0)
+
+
+def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(fake, monkeypatch):
+    """Two workers with 0.7 GPUs lie on one GPU each: 0.6 are left, but no GPU has 0.4."""
+    monkeypatch.setattr(worker_pool, "PLACED_WITHIN", 0.01)
+
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([LARGE, LARGE])
+        fake.come_up(0), fake.come_up(1)
+        for gang in [await lease(pool, LARGE) for _ in range(2)]:
+            pool.release(gang)
+        third = asyncio.create_task(lease(pool, SMALL))
+        await until(lambda: len(fake.killed) == 1)
+        assert [w.number for w in pool.workers.values()] == [2, 3], "the worker that was used last stays"
+        fake.come_up(2)
+        await third
+        await asyncio.sleep(0.05)
+        assert len(fake.killed) == 1, "there is nothing more to make room for"
+
+    play(scene, CPU=4.0, GPU=2.0)
+
+
+def test_a_trial_that_started_before_gets_the_next_worker(fake):
+    async def scene(pool: WorkerPool) -> None:
+        first = [asyncio.create_task(lease(pool, ONE)) for _ in range(2)]
+        await until(lambda: len(fake.up) == 2)
+        fake.come_up(0), fake.come_up(1)
+        gangs = [await task for task in first]
+        served: list[str] = []
+
+        async def wait(name: str, again: bool) -> None:
+            await lease(pool, ONE, again)
+            served.append(name)
+
+        waiting = [asyncio.create_task(wait(name, again)) for name, again in (("new", False), ("newer", False), ("again", True))]
+        await asyncio.sleep(0)
+        for gang in gangs:
+            pool.release(gang)
+        await until(lambda: len(served) == 2)
+        assert served == ["again", "new"]
+        waiting[1].cancel()
+
+    play(scene, CPU=2.0)
+
+
+def test_a_canceled_trial_gives_its_workers_back(fake):
+    async def scene(pool: WorkerPool) -> None:
+        waiting = asyncio.create_task(lease(pool, ONE))
+        await until(lambda: fake.up)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        fake.come_up(0)
+        assert (await lease(pool, ONE)).workers[0].number == 1
+
+    play(scene, CPU=1.0)
+
+
+def test_a_request_that_never_fits_is_refused_and_names_what_there_is(fake):
+    async def scene(pool: WorkerPool) -> None:
+        with pytest.raises(RuntimeError, match=r"2 workers × 1 CPU needs 2 CPU \(there are 1\)"):
+            await lease(pool, TWO)
+
+    play(scene, CPU=1.0)
+
+
+def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(fake, monkeypatch):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([ONE])
+        fake.come_up(0)
+        one = next(iter(pool.workers.values()))
+        await one.up
+        assert pool._reason_of_death(one, time.monotonic() + 1000) is None, "it has not begun to listen"
+        listening = asyncio.create_task(pool.listen(one.id))
+        await asyncio.sleep(0)
+        now = time.monotonic()
+        assert pool._reason_of_death(one, now + 59) is None
+        silent = pool._reason_of_death(one, now + 61)
+        assert silent is not None and silent.blameless and "limits.heartbeat_timeout" in str(silent)
+        monkeypatch.setattr(worker_pool, "is_alive", lambda pid: False)
+        dead = pool._reason_of_death(one, now)
+        assert dead is not None and not dead.blameless
+        pool.nodes = {}
+        gone = pool._reason_of_death(one, now)
+        assert gone is not None and gone.blameless
+        listening.cancel()
+
+    play(scene, CPU=1.0)
