@@ -1,6 +1,7 @@
-"""The bundle: one folder that predicts from raw rows. It holds the model, its fitted preprocessor, and a record of how both were made.
+"""Write, check and load bundles. A bundle is one folder that predicts from raw rows.
 
-A bundle is an MLflow `pyfunc` model. It needs neither a checkout of sweeps nor a Ray cluster:
+The folder contains the model, the fitted preprocessor, and a record of how both were made. A bundle is an MLflow `pyfunc` model. Predicting
+with a bundle needs neither a checkout of sweeps nor a Ray cluster. These are the files of a bundle:
 
     MLmodel, requirements.txt, input_example.json, ...      MLflow's files
     manifest.json                                           how the bundle was made, with the SHA-256 of every other file
@@ -9,7 +10,7 @@ A bundle is an MLflow `pyfunc` model. It needs neither a checkout of sweeps nor 
     code/_sweeps/                                           the part of sweeps that the bundle needs
     data/sweep/model/                                       the checkpoint of the best step, without the files that only a resume needs
     data/sweep/preprocessor.json                            the fitted chain
-    data/sweep/preprocessor-N.pkl                           step N of the chain, if it needs a pickle
-    data/sweep/check.parquet                                raw rows
+    data/sweep/preprocessor-N.pkl                           step N of the chain, if the step can only be stored as a pickle
+    data/sweep/check.parquet                                raw rows for the check
     data/sweep/check.npy                                    the model's output for these rows in training
 """

@@ -1,7 +1,8 @@
 """Check that a bundle predicts what the model predicted in training: `python -m sweeps.bundle.check FOLDER`.
 
-Run it in a fresh process. It loads the bundle as any user of MLflow would, predicts the raw rows stored in it, and compares every bit.
-The exit code is 0, or 1 with one line on stderr.
+Run the module in a fresh process. The check loads the bundle as any user of MLflow would, and predicts the raw rows stored in the bundle.
+The predictions must equal the stored predictions of training in every bit. The exit code is 0 if the bundle is good. Otherwise the exit
+code is 1, and the last line on stderr gives the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from sweeps.core.errors import BundleError, SweepsError
 
 
 def check(folder: Path) -> None:
-    """Load a bundle, predict its stored rows, and compare. A bundle without stored rows is only loaded.
+    """Load a bundle, predict its stored rows, and compare the predictions with the stored predictions of training.
+
+    If the bundle has no stored rows, the function only loads the bundle.
 
     Args:
         folder: the bundle's folder.
@@ -55,7 +58,7 @@ def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None
         got: the predictions of the bundle, with the same number of rows.
 
     Returns:
-        The largest difference and the first row that differs, or None if every bit is equal. NaN equals NaN.
+        Text with the largest difference and the first row that differs, or None if every bit is equal. NaN equals NaN.
     """
     if list(expected.columns) != list(got.columns):
         return f"the columns were {', '.join(expected.columns)} and are {', '.join(map(str, got.columns))}"

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from sweeps.bundle.model import Bundle
 
 
-# The tasks get processes of their own, because a process keeps the modules of a bundle that it has loaded
+# The variable makes Ray start separate processes for the tasks, because a process keeps the modules of a bundle that it has loaded
 WORKER_OPTIONS: dict[str, Any] = {"runtime_env": {"env_vars": {"SWEEPS_PREDICTS": "1"}}}
 
 
 @functools.lru_cache(maxsize=1)
 def _load_once(bundle: str, digest: str) -> Bundle:
-    """Load a bundle once per process. `digest` is the SHA-256 of its manifest, so that a changed bundle is loaded again."""
+    """Load a bundle once per process. `digest` is the SHA-256 of the bundle's manifest, so a changed bundle is loaded again."""
     from sweeps.bundle.model import load_bundle
 
     return load_bundle(bundle)
@@ -36,7 +36,7 @@ def _load_once(bundle: str, digest: str) -> Bundle:
 def _predict_row_groups(groups: pd.DataFrame, bundle: str, digest: str, source: str, chunk: int) -> Iterator[pd.DataFrame]:
     """Predict some row groups of a file, as a task of Ray Data.
 
-    Actors of Ray Data may outlive an error and keep their CPUs. Tasks do not.
+    The function runs in tasks, not in actors, because actors of Ray Data may survive an error and keep their CPUs.
     """
     from sweeps.bundle.predict import predict_chunks, read_row_groups
 
@@ -46,20 +46,20 @@ def _predict_row_groups(groups: pd.DataFrame, bundle: str, digest: str, source: 
 
 
 def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk: int, workers: int) -> Iterator[pd.DataFrame]:
-    """Predict the rows of a Parquet file.
+    """Predict the rows of a Parquet file in several processes.
 
     Args:
         bundle: the bundle's folder.
-        source: the file. Every worker must be able to read it.
+        source: path or URI of the file. Every worker must be able to read the file.
         groups: number of rows in each row group of the file. A worker predicts one row group at a time.
-        chunk: number of rows in each returned frame.
+        chunk: largest number of rows in a yielded frame.
         workers: number of processes.
 
     Yields:
         Predictions of at most `chunk` rows, in the order of the file.
 
     Raises:
-        SweepsError: a worker raised it.
+        SweepsError: a worker raised this error, such as an `InputError` for an invalid value.
     """
     logging_setup.set_environment()
     import ray
@@ -87,7 +87,7 @@ def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence
         own_errors = [cause for cause in _causes(e) if isinstance(cause, SweepsError)]
         if not own_errors:
             raise
-        raise own_errors[-1].with_traceback(None) from None  # the outer ones are Ray's, of a class that inherits from both
+        raise own_errors[-1].with_traceback(None) from None  # the outer errors are Ray's; their class inherits from SweepsError, too
     finally:
         if started:
             with contextlib.suppress(Exception):

@@ -1,6 +1,6 @@
-"""Export a trial of a sweep: as its bundle, or as its checkpoint if the trainer has no `load`.
+"""Export a trial of a sweep. The export is a bundle, or a copy of the trial's checkpoint if the trainer has no `load`.
 
-Needs no Ray. The sweep's folder has the study, the checkpoints, the fitted chains and the test split.
+Exporting does not need Ray. The study, the checkpoints, the fitted chains and the test split are read from the sweep's folder.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        best: the trial as `--json` shows it.
-        bundle: the bundle's folder, or None.
-        checkpoint: the checkpoint's folder if the trainer has no `load`, or None.
+        best: facts of the exported trial, in the format of `--json`.
+        bundle: the bundle's folder, or None if no bundle was written.
+        checkpoint: folder of the copied checkpoint if the trainer has no `load`; otherwise None.
         notes: notes for the user.
-        error: why there is no bundle, if there should be one.
+        error: the error that prevented a bundle, or None.
     """
 
     best: dict[str, Any]
@@ -54,13 +54,13 @@ class Exported:
 
 @dataclass(frozen=True)
 class Refitted:
-    """A trial that was trained again on train and valid together.
+    """Result of training a trial's configuration again, on the train and valid splits together.
 
     Attributes:
-        folder: folder whose `prepared` has the data for this training.
-        checkpoint: the last checkpoint.
-        steps: number of steps trained.
-        rows: number of rows trained on.
+        folder: folder whose subfolder `prepared` has the data of this training.
+        checkpoint: folder of the last checkpoint.
+        steps: number of steps of this training.
+        rows: number of rows in the two splits together.
     """
 
     folder: Path
@@ -87,14 +87,14 @@ def export_trial(
         space: the search space.
         study_store: the study.
         number: number of the trial.
-        target: folder in which `bundle` or `checkpoint` is made.
-        roots: folders of the user's modules.
-        refitted: a model to export instead of the trial's own.
-        latest: export the trial's latest checkpoint instead of the one of its best step.
-        trust: read pickles of any origin in the sweep's folder.
+        target: folder in which the subfolder `bundle` or `checkpoint` is written.
+        roots: folders of the user's modules. They are added to `sys.path`.
+        refitted: refitted model to export, or None to export a checkpoint of the trial.
+        latest: export the trial's latest checkpoint instead of the checkpoint of the best step.
+        trust: read the pickles in the sweep's folder even if they are not signed with this user's key.
 
     Returns:
-        The result. It has an `error` if the bundle cannot be written.
+        The result of the export. If the bundle cannot be written, `error` gives the reason.
     """
     result = study_store.results()[number]
     exported = Exported(described(study_store, number))
@@ -123,14 +123,17 @@ def export_trial(
 def _model_to_export(
     folder: Path, study_store: StudyStore, number: int, result: Result, refitted: Refitted | None, latest: bool
 ) -> tuple[Path | None, int, str]:
-    """Return the checkpoint to export, the step of its model, and a note. If there is no checkpoint, the note says why."""
+    """Return the folder of the checkpoint to export, the step of its model, and a note for the user, which may be empty.
+
+    If there is no checkpoint to export, the folder is None, the step is 0, and the note gives the reason.
+    """
     if refitted is not None:
         return refitted.checkpoint, refitted.steps, ""
     trial_id = format_trial_id(number)
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     if checkpoint is None:
         return None, 0, f"trial {trial_id} reported no checkpoint: nothing to export"
-    source = SweepFolder(folder).trial(trial_id) / Path(checkpoint.path).name  # the folder may have been moved
+    source = SweepFolder(folder).trial(trial_id) / Path(checkpoint.path).name  # the sweep's folder may have been moved
     refuse_special_files(source)
     if not source.is_dir():
         return None, 0, f"trial {trial_id}'s {'latest checkpoint' if latest else 'checkpoint'} was deleted: nothing to export"
@@ -198,12 +201,12 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
 
     Args:
         metric: the name of a metric, or a user's function `module:function`.
-        task: the task of the label.
+        task: "binary", "multiclass", "regression", or None if the sweep has no label.
         labels: encoded labels, shape (n,).
-        predictions: the output of the model.
+        predictions: the model's output for the same n rows.
 
     Returns:
-        The score, or None with a note for the user that says why there is none.
+        The score and None. If the score cannot be computed: None, and a note that tells the user the reason.
     """
     try:
         value = metrics.score(metric, task, labels, predictions)
@@ -220,7 +223,7 @@ def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
     """Predict rows with the model of a checkpoint.
 
     Raises:
-        BundleError: the user's `load`, or the `predict` of what it returns, raised an error.
+        BundleError: the user's `load` raised an error, or `predict` of the loaded model raised an error.
     """
     try:
         return references.resolve(load)(str(source)).predict(rows)
@@ -229,15 +232,15 @@ def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
 
 
 def described(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
-    """Return a recorded trial as `--json` shows the best one.
+    """Return the facts of a recorded trial, in the format in which `--json` shows the best trial.
 
-    The result also has the values of several objectives, whether the trial is feasible, and its repeats, where these exist. With repeats,
-    `value` is the aggregate of all repeats.
+    If the sweep has several objectives, the result also has `values`. If the sweep has constraints, the result also has `feasible`. If
+    trials are repeated, the result also has `repeats`, and `value` is the aggregate of all repeats.
 
     Args:
         study_store: the study.
         number: number of the trial.
-        step: describe the trial at this step, instead of its best step. Repeated trials are always described at their best steps.
+        step: step at which to describe the trial; None for the best step. Repeated trials are always described at their best steps.
     """
     trial, configurations = study_store.trial(number), study_store.configurations()
     first, repeats, objectives = number if trial.origin is None else trial.origin, study_store.space.repeats, study_store.objectives
@@ -257,16 +260,16 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
 
 
 def worth(study_store: StudyStore, number: int, step: int) -> float | None:
-    """Return the objective's value of the model at a step. A bundle records this value, and an alias moves by it.
+    """Return the objective's value for the model of a step. A bundle records this value, and `--alias` compares this value.
 
-    At its best step this is the trial's own value. For repeated trials, and for cost objectives, it is the same value at every step: only
-    all repeats together have a value, and a cost belongs to the whole trial.
+    At the best step, this is the trial's own value. Repeated trials and cost objectives have the same value at every step, because repeats
+    have one value together, and a cost belongs to the whole trial.
     """
     return described(study_store, number, step)["value"]  # type: ignore[no-any-return]
 
 
 def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
-    """Return the trial's result as if it had ended at this step. Its costs stay those of the whole trial."""
+    """Return the result that the trial would have if it had ended at this step. The costs are still the costs of the whole trial."""
     recorded, objectives = study_store.study.get_trials(deepcopy=False)[number], study_store.objectives
     curve, others = [(s, v) for s, v in record.curve_of(recorded) if s == step], record.others_of(recorded, objectives.reported_metrics[1:])
     costs = {name: result.metrics[name] for name in COSTS if name in result.metrics}
@@ -275,7 +278,7 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
-    """Return a trial as `--json` shows it in any sweep."""
+    """Return the facts of a trial that `--json` shows for every sweep."""
     description = {
         "trial": trial.id,
         "value": result.value,
@@ -289,10 +292,11 @@ def describe(trial: Trial, result: Result) -> dict[str, Any]:
 
 
 def number_of(study_store: StudyStore, trial_id: str | None) -> int:
-    """Return the number of the trial that a user names, or of the best trial.
+    """Return the number of the trial with the given ID. If the ID is None, return the number of the best trial.
 
     Raises:
-        InputError: there is no such trial, or no trial with a value.
+        InputError: the sweep has no trial with this ID. If the ID is None: the sweep has several objectives, or no complete trial has a
+            value.
     """
     results = study_store.results()
     if trial_id is not None:
@@ -320,11 +324,11 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
 
     Args:
         study_store: the study.
-        count: number of trials.
-        latest: require the latest checkpoint instead of the best one.
+        count: largest number of trials to return.
+        latest: require a trial's latest checkpoint instead of the checkpoint of its best step.
 
     Raises:
-        InputError: no trial has one.
+        InputError: no complete trial has both a value and the required checkpoint.
     """
     results = study_store.results()
     numbers = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
@@ -339,10 +343,11 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 
     Args:
         study_store: the study.
-        latest: require the latest checkpoint instead of the best one.
+        latest: require a trial's latest checkpoint instead of the checkpoint of its best step.
 
     Raises:
-        InputError: there is only one objective, no trial has all its values, or a trial of the front has no checkpoint.
+        InputError: the sweep has only one objective, no complete trial has a value of every objective, or a trial of the front does not
+            have the required checkpoint.
     """
     if len(study_store.objectives.objectives) == 1:
         one = study_store.objectives.objectives[0].metric
@@ -357,6 +362,6 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 
 
 def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -> bool:
-    """Return whether the checkpoint to export exists. The sweep's folder may have been moved."""
+    """Return whether the checkpoint to export exists. Its folder is looked up in the sweep's folder, which may have been moved."""
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     return checkpoint is not None and (SweepFolder(study_store.folder).trial(number) / Path(checkpoint.path).name).is_dir()

@@ -1,10 +1,11 @@
-"""Verify that a bundle is the one that was exported. This is MLflow's loader module: it runs before anything else in the bundle is read.
+"""Verify that the files of a bundle are the files that were exported.
 
-The module uses the standard library only. A bundle carries a copy of this file, `code/sweeps_bundle.py`, and MLflow imports that first.
-`manifest.json` has the SHA-256 of every other file, and `manifest.sha256` has the SHA-256 of `manifest.json`.
+A bundle contains a copy of this module, `code/sweeps_bundle.py`. This copy is MLflow's loader module, so the bundle is verified before any
+other code or data of the bundle is loaded. The module uses the standard library only. `manifest.json` has the SHA-256 of every other file,
+and `manifest.sha256` has the SHA-256 of `manifest.json`.
 
-The check finds damage and mistakes, not attacks. Someone who can write to a bundle can also replace its manifest. To be sure that a bundle
-is unchanged, compare `manifest.sha256` with a copy that you kept elsewhere at the export.
+The check finds damage and mistakes, not attacks. Someone who can write to a bundle can also replace its manifest. To detect an attack, copy
+`manifest.sha256` to another place right after the export, and compare the two files later.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ DIGEST = "manifest.sha256"
 CODE_FOLDER = "code"
 LOADER_MODULE = "sweeps_bundle"
 SWEEPS_COPY = "code/_sweeps"  # the part of sweeps that a bundle needs, for processes without sweeps
-# An empty file of this name keeps Python from writing or reading unverified bytecode beside the loader
+# A bundle has an empty file with the name of Python's bytecode folder. Python can then neither write nor read unverified bytecode there
 NO_BYTECODE = f"{CODE_FOLDER}/__pycache__"
 # MLflow adds this file to a model that it downloads from its registry
 IGNORED_FILES = ("registered_model_meta",)
 
 
 class IntegrityError(Exception):
-    """The bundle is not the one that was exported. The message names the folder and the file."""
+    """Raised if a file of a bundle is not the exported file, or cannot be read or imported. The message names the file."""
 
 
 def sha256(file: Path) -> str:
@@ -53,7 +54,7 @@ def files_of(bundle: Path) -> list[str]:
         bundle: the bundle's folder.
 
     Returns:
-        Sorted POSIX paths relative to the bundle. Links count as files.
+        Sorted POSIX paths relative to the bundle. Symbolic links are listed, too.
     """
     paths: list[str] = []
     for folder, folders, names in os.walk(bundle):
@@ -63,7 +64,7 @@ def files_of(bundle: Path) -> list[str]:
 
 
 def write_hashes(bundle: Path) -> str:
-    """Write `manifest.sha256`, which `sha256sum -c manifest.sha256` can check too.
+    """Write `manifest.sha256`, in the format that `sha256sum -c manifest.sha256` reads.
 
     Args:
         bundle: the bundle's folder, with its complete `manifest.json`.
@@ -86,7 +87,7 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
         The recorded SHA-256 of each file, by its path in the bundle.
 
     Raises:
-        IntegrityError: the first file that differs, is missing, or is not listed.
+        IntegrityError: a file differs from the manifest, is missing, or is not listed. The message names the first such file.
     """
     manifest, digest = bundle / MANIFEST, bundle / DIGEST
     for file in (manifest, digest):
@@ -120,7 +121,7 @@ def _require_file(bundle: Path, name: str) -> None:
 
 
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
-    """Import from source files only. Bytecode files were never verified, and writing one would add an unlisted file to the bundle."""
+    """Import modules from source files only. Existing bytecode is not verified, and new bytecode would be an unlisted file."""
 
     def path_stats(self, path: Any) -> Any:
         raise OSError("bytecode is not used")
@@ -130,17 +131,17 @@ _hooked: set[str] = set()
 
 
 def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
-    """Make the code of a bundle importable, ahead of other modules with the same names.
+    """Make the code of a bundle importable. Its modules take precedence over other modules with the same names.
 
-    If `sweeps` is already imported, the bundle is loaded with that installation. Otherwise the copy inside the bundle is used, because two
-    partial installations do not work together.
+    If `sweeps` is already imported, the bundle is loaded with that installation. Otherwise the bundle is loaded with its own copy of
+    sweeps. The installation and the copy are never used together.
 
     Args:
         bundle: the bundle's folder.
         listed: the SHA-256 of each file, as `verify_hashes` returns them.
 
     Raises:
-        IntegrityError: this process has already imported another module with the name of one in the bundle.
+        IntegrityError: this process has already imported a module that has the name of a module in the bundle, but other contents.
     """
     code = str(bundle / CODE_FOLDER)
     for name, digest in listed.items():
@@ -167,7 +168,14 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
 
 
 def _imported_from(name: str) -> Path | None:
-    """Return the file of an imported module that has the same name as a module of the bundle. None if no such module is imported."""
+    """Return the source file of the imported module that has the same name as a module of the bundle.
+
+    Args:
+        name: path of a file in the bundle.
+
+    Returns:
+        The source file. None if no such module is imported, or if the file is not a copy of a user's module.
+    """
     own = (f"{SWEEPS_COPY}/", f"{CODE_FOLDER}/{LOADER_MODULE}.py")
     if not name.startswith(f"{CODE_FOLDER}/") or name.startswith(own) or not name.endswith(".py"):
         return None
@@ -177,11 +185,11 @@ def _imported_from(name: str) -> Path | None:
 
 
 def _load_pyfunc(data_path: str) -> Any:
-    """Load the bundle for MLflow, which passes the data folder."""
+    """Verify and load the bundle. MLflow calls this function with the path of the data folder."""
     bundle = Path(data_path).resolve().parents[1]
     try:
         use_bundle_code(bundle, verify_hashes(bundle))
-    except IntegrityError:  # MLflow has already made the bundle's code importable
+    except IntegrityError:  # undo what MLflow did before this call: it made the bundle's code importable
         sys.path[:] = [path for path in sys.path if Path(path) != bundle / CODE_FOLDER]
         sys.modules.pop(LOADER_MODULE, None)
         raise

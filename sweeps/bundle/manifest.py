@@ -1,4 +1,4 @@
-"""Read and write `manifest.json`: what a bundle is, how it was made, and the SHA-256 of every file in it."""
+"""Read and write `manifest.json`. It describes a bundle's model, how the bundle was made, and the SHA-256 of every other file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError, Problem
 
 FILE = integrity.MANIFEST
-DATA_FOLDER = "data/sweep"  # where MLflow puts the data folder that the export gives it
+DATA_FOLDER = "data/sweep"  # path in the bundle to which MLflow copies the data folder
 MODEL_FOLDER = "model"
 CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is not a chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
@@ -34,10 +34,10 @@ class ColumnSchema(BaseModel):
 
     Attributes:
         name: name of the column.
-        type: kind of values. Values of type "any" are passed on unchanged. Each cell of a "tensor" is a NumPy array.
-        dtype: pandas' name of the dtype. For a tensor, NumPy's name of the element type.
-        categories: categories of a categorical column.
-        shape: shape of each cell of a tensor, or None if the shapes may differ.
+        type: kind of values. Values of type "any" are not converted. Each cell of a "tensor" column is a NumPy array.
+        dtype: pandas' name of the dtype. For a tensor column, NumPy's name of the element type.
+        categories: categories of a categorical column; None for other columns.
+        shape: shape of each cell of a tensor column. None if the cells may have different shapes, and for other columns.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,7 +49,7 @@ class ColumnSchema(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The facts of a bundle. The field names are the keys of `manifest.json`.
+    """Contents of `manifest.json`. The field names are the keys in the file.
 
     Attributes:
         format: version of the file format.
@@ -63,8 +63,8 @@ class Manifest(BaseModel):
         made: facts of the sweep: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint, versions, commit.
         python: version of Python.
         requirements: packages that the bundle needs, pinned.
-        pickled: content of each pickle file by its path. Reading a pickle can run code.
-        files: SHA-256 of every file but the manifest, by its path in the bundle.
+        pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle can run code.
+        files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's path in the bundle.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -85,7 +85,11 @@ class Manifest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _moved(cls, raw: Any) -> Any:
-        """Convert the loader names of format 2. It called our trainers `trainers.NAME`, which may be a user's package since format 3."""
+        """Convert a loader's name from format 2 to format 3.
+
+        In format 2, the trainers of sweeps are named `trainers.NAME`. In format 3, they are named `sweeps.trainers.NAME`, because a user
+        may have a package `trainers`.
+        """
         if isinstance(raw, dict) and raw.get("format") == 2 and raw.get("load") in OLD_LOADERS:
             return raw | {"load": f"sweeps.{raw['load']}"}
         return raw
@@ -125,7 +129,7 @@ def require_bundle(folder: Path) -> None:
     """Check that a folder has the manifest of a bundle.
 
     Raises:
-        InputError: it has no manifest, or does not exist.
+        InputError: the folder has no manifest, or does not exist.
     """
     if not folder.is_dir():
         raise InputError(Problem(str(folder), "there is no such folder"))
@@ -143,7 +147,7 @@ def is_pickle(file: Path) -> bool:
 
     PyTorch's ZIP files contain a pickle. NumPy's files contain one if they hold objects.
     """
-    if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # may be compressed, or of a protocol that looks like text
+    if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # the first bytes may look like compressed data or like text
         return True
     with open(file, "rb") as f:
         head = f.read(4096)

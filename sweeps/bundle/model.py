@@ -1,4 +1,4 @@
-"""A loaded bundle: raw rows in, predictions out. Imports no MLflow."""
+"""Load a bundle and predict raw rows with it. This module does not import MLflow."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ class Bundle:
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Predict raw rows.
 
-        If the training loop read its own data, the model gets `rows` unchanged. A frame that it returns is then returned as it is. An array
-        becomes `prediction`, or `prediction_<number>` for each column.
+        If the training loop read its own data, the model gets `rows` unchanged. If the model then returns a frame, the result is this frame
+        with the index of `rows`. If the model returns an array, the result has the column `prediction`, or one column
+        `prediction_<number>` for each column of a 2-D array.
 
         Args:
-            rows: n raw rows with the features by name, in any order. Further columns are ignored.
+            rows: n raw rows. The columns are matched by name, so their order does not matter. Columns that are not features are ignored.
 
         Returns:
-            n rows with the index of `rows`. `prediction` is an original class or a number. If the model gives probabilities, there is a
-            `probability_<class>` for each class.
+            n rows with the index of `rows`. The column `prediction` has original classes or numbers. If the model returns probabilities,
+            the result also has a column `probability_<class>` for each class.
 
         Raises:
             InputError: columns are missing, a value does not fit its column, or the preprocessor or the model raised an error.
@@ -56,17 +57,17 @@ class Bundle:
         return label_output(self.manifest, self.model_output(rows), rows.index)
 
     def transform(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Prepare raw rows as the model gets them.
+        """Apply the fitted preprocessor to raw rows. The result is what the model gets.
 
         Args:
-            rows: n raw rows with the features by name, in any order. Further columns are ignored.
+            rows: n raw rows, in the format that `predict` takes.
 
         Returns:
-            n rows with the index of `rows`: the features after the fitted preprocessor, in the order of training. Without a
-            preprocessor: the raw features in the order and with the dtypes of training.
+            n rows with the index of `rows`. The columns are the preprocessed features, in the order of training. If there is no
+            preprocessor, the columns are the raw features, in the order and with the dtypes of training.
 
         Raises:
-            InputError: as `predict`.
+            InputError: columns are missing, a value does not fit its column, or the preprocessor raised an error.
         """
         raw = schema.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
         return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
@@ -75,18 +76,18 @@ class Bundle:
         """Return the model's own output for raw rows.
 
         Args:
-            rows: n raw rows, as `predict` takes them.
+            rows: n raw rows, in the format that `predict` takes.
 
         Returns:
-            An array of shape (n,) or (n, k).
+            An array, usually of shape (n,) or (n, k). `label_output` describes its values.
 
         Raises:
-            InputError: as `predict`.
+            InputError: see `predict`.
         """
         if not self.manifest.columns:
             return np.asarray(self._model_predict(rows))
         raw = schema.enforce_schema(rows, self.manifest.columns)
-        if raw.empty:  # some models fail on no rows
+        if raw.empty:  # some models raise an error if there are no rows
             k = len(self.manifest.classes or ())
             return np.zeros((0, k) if k > 2 else 0)
         return np.asarray(self._call_on_rows(raw, self._model_predict))
@@ -101,10 +102,10 @@ class Bundle:
             return _check_length(self._model.predict(prepared), len(raw))
 
     def _call_on_rows(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], T]) -> T:
-        """Call a function on rows. If it refuses them, name the value that it refuses.
+        """Call a function on rows. If the function refuses the rows, find the value that the function refuses.
 
         Raises:
-            InputError: as `predict`.
+            InputError: the function refuses the rows. The error names the value if a single value is the reason.
         """
         try:
             return function(raw)
@@ -115,7 +116,10 @@ class Bundle:
             raise located from e
 
     def _find_refused_value(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
-        """Find the value that makes `function` fail: in the first failing row, the column without which the row succeeds.
+        """Find the value that makes `function` fail.
+
+        Take the first row for which the function fails. In this row, find the first column for which the function succeeds if the
+        column's value is missing.
 
         Returns:
             An error that names the value, or None if no single value is the reason.
@@ -126,7 +130,7 @@ class Bundle:
         def fails(rows: pd.DataFrame) -> bool:
             try:
                 function(rows)
-            except Exception:  # these rows are made up, so any error counts
+            except Exception:  # these rows are artificial, so any error means that they fail
                 return True
             return False
 
@@ -138,14 +142,16 @@ class Bundle:
         return None
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
-        """Predict rows whose values already fit their columns. Faster than `predict`, with the same result to the bit.
+        """Predict rows whose values were already checked against their columns.
+
+        This function is faster than `predict`. The results are the same in every bit.
 
         Args:
             values: values of each column, for all columns. Missing numbers are NaN; other missing values are None.
             count: number of rows.
 
         Returns:
-            As `predict`, with a range index.
+            The predictions in the format of `predict`, with a range index.
 
         Raises:
             InputError: the preprocessor or the model refused the values.
@@ -159,7 +165,7 @@ class Bundle:
             and all(_needs_no_conversion(c, kinds[c.name]) for c in fitted.inputs)
         ):
             arrays = {c.name: _typed_array(values[c.name], c) for c in fitted.inputs}
-            with contextlib.suppress(InputError):  # `predict` below finds the value
+            with contextlib.suppress(InputError):  # if the values are refused, `predict` below names the refused value
                 with _as_input_errors():
                     output = np.asarray(_check_length(self._model.predict(fitted.transform_columns(arrays, count)), count))
                 return label_output(self.manifest, output, pd.RangeIndex(count))
@@ -177,7 +183,10 @@ def _check_length(output: Any, rows: int) -> Any:
 
 @contextlib.contextmanager
 def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
-    """Raise errors of the preprocessor and the model, which may be a user's, as errors of the rows. A server then continues."""
+    """Convert errors of the preprocessor and the model to an `InputError` for the rows.
+
+    Both may be a user's code and may raise any error. A server answers an `InputError` and continues to run.
+    """
     try:
         yield
     except (MemoryError, SweepsError):
@@ -187,10 +196,10 @@ def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
 
 
 def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
-    """Return the output of a model whose loop read its own data as a frame.
+    """Convert a model's output to a frame, if the model's training loop read its own data.
 
     Raises:
-        BundleError: the output is one value for all rows.
+        BundleError: the output is a single value instead of one value for each row.
     """
     if not output.ndim:
         raise BundleError(f"predict returned one value for {len(index)} rows")
@@ -202,7 +211,7 @@ def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
 
 
 def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
-    """Return whether checked values of a column only need to be put into an array."""
+    """Return whether the checked values of a column can be put into an array without any other conversion."""
     return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (column.kind == "text" and kind == "string")
 
 
@@ -217,16 +226,16 @@ def _column(values: list[Any], kind: str) -> Any:
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """Load a bundle with the code that it carries. Every file is verified first.
+    """Verify all files of a bundle, and load the bundle with the code that it contains.
 
     Args:
-        path: the bundle's folder, or a sweep's folder for the bundle of its best trial.
+        path: the bundle's folder. If this is a sweep's folder, the bundle of the sweep's best trial is loaded.
 
     Returns:
         The loaded bundle.
 
     Raises:
-        InputError: there is no bundle at `path`. For a sweep, the message says why.
+        InputError: there is no bundle at `path`. If `path` is a sweep's folder, the message gives the reason.
         BundleError: a file is missing, changed or unexpected, or the bundle cannot be loaded.
     """
     path = Path(path).resolve()
@@ -243,7 +252,9 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def load_verified(path: Path) -> Bundle:
-    """Load a bundle that is verified and whose code can be imported. Bundles of earlier versions call this function by its name.
+    """Load a bundle that is already verified and whose code is importable.
+
+    Do not rename this function, because bundles that were written by earlier versions call it by name.
 
     Args:
         path: the bundle's folder.
@@ -276,15 +287,17 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
 
     Args:
         manifest: the bundle's manifest.
-        output: binary: probability of the second class (n,), or probabilities (n, 2). Multiclass: probabilities (n, k). Either may be
-            integer class codes (n,). Regression: numbers (n,).
+        output: the model's output. For a binary label, the probabilities of the second class, shape (n,), or of both classes, shape (n, 2).
+            For a multiclass label, the probabilities of all k classes, shape (n, k). For both tasks, integer class codes of shape (n,) are
+            also allowed. For regression, numbers of shape (n,).
         index: the index of the n rows.
 
     Returns:
-        `prediction` and, for probabilities, `probability_<class>` for each class.
+        A frame with the column `prediction`. If the output has probabilities, the frame also has a column `probability_<class>` for each
+        class.
 
     Raises:
-        BundleError: the output has another shape.
+        BundleError: the output has none of the allowed shapes, or a class code is out of range.
     """
     output = np.asarray(output)
     if output.ndim == 2 and output.shape[1] == 1:
@@ -312,7 +325,7 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
 
 
 def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:
-    """Map class codes to class labels. The array has the type of the labels."""
+    """Convert class codes to class labels. The returned array has the type of the labels."""
     return pd.Series(names[codes]).infer_objects().to_numpy() if len(codes) else names[codes]
 
 

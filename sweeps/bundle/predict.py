@@ -1,4 +1,4 @@
-"""Predict a file of raw rows into a file of predictions, in chunks. Either file may be larger than memory."""
+"""Read a file of raw rows and write a file of predictions, in chunks. Both files may be larger than memory."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ def predict_file(
         source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`). Columns that the model does
             not use, such as the label, are ignored.
         target: path, URI or stream for the predictions. The suffix of a path decides between CSV and Parquet; a stream gets CSV. The target
-            is written completely or not at all. None returns a frame.
+            is written completely or not at all. If `target` is None, nothing is written, and the function returns a frame.
         on_progress: called with the number of rows predicted so far.
-        workers: number of processes. More than one requires a Parquet file. Ray Data gives each process one row group at a time.
+        workers: number of processes. With more than one, `source` must be a Parquet file, and Ray Data gives each process one row group at
+            a time.
 
     Returns:
         The frame of predictions if `target` is None; otherwise `target`.
 
     Raises:
-        InputError: a file is missing, damaged or of another format; a column is missing or has other values; or the disk is full.
+        InputError: a file is missing, damaged or in an unknown format; a column is missing or has invalid values; or the disk is full.
         BundleError: the bundle is damaged.
     """
     if isinstance(target, str) and not _is_uri(target):
@@ -79,7 +80,7 @@ def _check_files(source: str | Path, target: str | Path | None) -> None:
     """Check the paths of the files before the bundle is loaded.
 
     Raises:
-        InputError: the input is missing, the output cannot be written there, or a name has an unknown suffix.
+        InputError: the input is missing, the path of the output cannot be written, or a name has an unknown suffix.
     """
     _is_parquet(source)
     system, path = _filesystem(source)
@@ -101,10 +102,10 @@ def _check_files(source: str | Path, target: str | Path | None) -> None:
 
 
 def _is_parquet(path: str | Path) -> bool:
-    """Return whether the name of a file is that of a Parquet file.
+    """Return whether the suffix of a file's name is a suffix of Parquet files.
 
     Raises:
-        InputError: the name is neither that of a Parquet file nor that of a CSV file.
+        InputError: the suffix is neither a suffix of Parquet files nor a suffix of CSV files.
     """
     name = str(path).lower()
     if not name.endswith(CSV + PARQUET):
@@ -135,7 +136,10 @@ def _is_same_file(source: str | Path, target: str | Path) -> bool:
 
 
 def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]:
-    """Yield the columns of a file that the model uses, in chunks. Yields at least one chunk, which may be empty."""
+    """Yield a file in chunks, with only the columns that the model uses.
+
+    If the bundle does not list the model's columns, the chunks have all columns. The first chunk is yielded even if the file has no rows.
+    """
     system, path = _filesystem(source)
     if _is_parquet(source):
         yield from _read_parquet(system, path, manifest, CHUNK_ROWS, None)
@@ -170,7 +174,7 @@ def _read_parquet(system: Any, path: str, manifest: Manifest, chunk: int, groups
     import pyarrow.parquet as pq
 
     wanted = {c.name for c in manifest.columns}
-    # With a buffer and without pre-buffering, Arrow reads a row group that is larger than memory in parts
+    # With a buffer and without pre-buffering, Arrow reads a row group in parts, so the row group may be larger than memory
     with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         names = [name for name in file.schema_arrow.names if name in wanted or not wanted]
         empty = True
@@ -182,12 +186,12 @@ def _read_parquet(system: Any, path: str, manifest: Manifest, chunk: int, groups
 
 
 def _to_pandas(rows: Any) -> pd.DataFrame:
-    """Convert Arrow rows to pandas with every column. A named index that pandas wrote was a column in training, too."""
+    """Convert Arrow rows to pandas. A named index that pandas stored in the file becomes a column, as in training."""
     return rows.to_pandas(ignore_metadata=True)
 
 
 def _predict_distributed(loaded: Bundle, source: str | Path, workers: int) -> Iterator[pd.DataFrame]:
-    """Yield predictions made in several processes, after checking the file's columns. Yields at least one frame, which may be empty."""
+    """Check the columns of a file, and yield predictions that several processes make. For a file without rows, yield one empty frame."""
     import pyarrow.parquet as pq
 
     from sweeps.bundle import distributed_predict
@@ -203,7 +207,7 @@ def _predict_distributed(loaded: Bundle, source: str | Path, workers: int) -> It
     no_rows = _to_pandas(schema.empty_table())
     if loaded.manifest.columns:
         enforce_schema(no_rows, loaded.manifest.columns)
-    if not sum(groups):  # Ray Data yields nothing for no rows
+    if not sum(groups):  # without rows, Ray Data would not yield a frame with the columns
         yield loaded.predict(no_rows)
         return
     location = source if _is_uri(source) else path
@@ -211,7 +215,7 @@ def _predict_distributed(loaded: Bundle, source: str | Path, workers: int) -> It
 
 
 def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
-    """Raise errors of reading as input errors with the file's name."""
+    """Yield the rows, and convert errors while reading to an `InputError` that names the file."""
     try:
         yield from rows
     except (ValueError, OSError) as e:  # includes Arrow's errors
@@ -219,12 +223,12 @@ def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Itera
 
 
 def predict_chunks(bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
-    """Yield the predictions of each chunk. Errors name the row in the file.
+    """Yield the predictions of each chunk. Errors count rows from the beginning of the file.
 
     Args:
         bundle: the loaded bundle.
         chunks: raw rows.
-        before: number of rows of the file before the first chunk.
+        before: number of rows in the file that precede the first chunk.
     """
     for rows in chunks:
         try:
@@ -235,14 +239,14 @@ def predict_chunks(bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int =
 
 
 def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
-    """Restate a problem of a chunk with rows counted from the beginning of the file."""
+    """Return a chunk's problem with its rows counted from the beginning of the file."""
     if isinstance(problem, InvalidValue):
         return problem.shifted(before)
     return Problem(f"rows {before + 1} to {before + rows}", problem.text) if problem.place == "rows" else problem
 
 
 def _with_progress(parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None) -> Iterator[pd.DataFrame]:
-    """Yield the parts, and call `on_progress` with the number of rows after each."""
+    """Yield the parts. After each part, call `on_progress` with the number of rows that were yielded so far."""
     done = 0
     for part in parts:
         yield part
@@ -260,7 +264,7 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
     """Write predictions as CSV to a temporary file.
 
     Returns:
-        The open file, at its beginning. The caller closes it.
+        The open file, positioned at its beginning. The caller must close the file.
 
     Raises:
         InputError: the disk is full.
@@ -271,12 +275,12 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
             _write_csv(parts, spool)
             spool.seek(0)
         except BaseException:
-            with contextlib.suppress(OSError):  # closing tries to write the rest, and fails again
+            with contextlib.suppress(OSError):  # `close` tries again to write buffered data, and fails again
                 spool.close()
             raise
         return spool
     except OSError as e:
-        where = tempfile.tempdir or "the temporary folder"  # None if every temporary folder was refused; the error names them
+        where = tempfile.tempdir or "the temporary folder"  # `tempdir` is None if no folder can be used; the error lists all folders
         hint = "predictions are stored there until all are made; set $TMPDIR to another folder, or name a file with -o"
         raise InputError(Problem(str(where), f"cannot be written: {first_line(e)}; {hint}")) from e
 
@@ -285,7 +289,7 @@ def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
     import pyarrow.parquet as pq
 
     part = next(parts)
-    while part.empty and (more := next(parts, None)) is not None:  # without rows, the type of a class is unknown
+    while part.empty and (more := next(parts, None)) is not None:  # an empty part does not show the type of the classes
         part = more
     first = pa.Table.from_pandas(part, preserve_index=False)
     with pq.ParquetWriter(stream, first.schema) as writer:
@@ -299,7 +303,7 @@ def _atomic_output(target: str | Path) -> Iterator[Any]:
     """Open a temporary file beside `target`. It replaces `target` when the block ends without an error."""
     system, path = _filesystem(target)
     place = PurePosixPath(path)
-    part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))  # with its suffix, by which Arrow compresses `.gz`
+    part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))  # same suffix, because Arrow compresses `.gz`
     try:
         with system.open_output_stream(part) as stream:
             yield stream

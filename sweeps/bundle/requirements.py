@@ -1,4 +1,7 @@
-"""Find what a bundle needs elsewhere: local modules to copy and packages to install. Reads source files; imports nothing."""
+"""Find what a bundle needs on another machine: local modules to copy and packages to install.
+
+The search parses source files and does not import them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ class Requirements:
     """Modules and packages that some modules need.
 
     Attributes:
-        local_modules: file or package folder to copy, by its name.
-        sweeps_modules: files of sweeps, by their path in the package.
+        local_modules: file or package folder to copy, by the name of this file or folder.
+        sweeps_modules: files of sweeps, by their path in the package `sweeps`.
         packages: import names of the packages that must be installed.
         files: source file of every local module, by the module's name.
     """
@@ -39,10 +42,11 @@ class Requirements:
 
 
 def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Requirements:
-    """Follow the imports of some modules through everything that is not installed.
+    """Find all modules and packages that some modules need. Imports are followed through local modules, but not into installed packages.
 
-    In a user's module, imports inside functions count, because a `load` function may import its framework there. Ray does not count there,
-    because only the training loop needs it. In sweeps itself, imports inside functions do not count, because a bundle works without them.
+    In a user's module, imports inside functions are followed, because a `load` function may import its framework there. Imports of Ray
+    inside functions are skipped, because only the training loop needs Ray. In sweeps itself, imports inside functions are skipped, because
+    a bundle does not need them.
 
     Args:
         modules: dotted names of the modules.
@@ -85,7 +89,7 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
 
 
 def fingerprint(modules: Iterable[str], roots: Iterable[Path] = ()) -> str:
-    """Hash the source of some modules and of the local modules that they import. The location of the files does not count.
+    """Hash the source of some modules and of the local modules that they import. The hash does not depend on the location of the files.
 
     Args:
         modules: dotted names of the modules.
@@ -102,9 +106,12 @@ def fingerprint(modules: Iterable[str], roots: Iterable[Path] = ()) -> str:
 
 
 def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
-    """Return what to copy for a user's module: its file, or the folder of its top-level package.
+    """Return the path to copy for a user's module: the module's file, or the folder of its top-level package.
 
-    A namespace package has no `__init__.py`.
+    Args:
+        module: dotted name of the module.
+        file: source file of the module.
+        top: source file of the top-level package. None for a namespace package, which has no `__init__.py`.
     """
     if top is not None:
         return top.resolve().parent if top.name == "__init__.py" else top.resolve()
@@ -112,7 +119,10 @@ def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
 
 
 def pickled_modules(pickle_bytes: bytes) -> set[str]:
-    """Return the names of the modules that a pickle refers to. This loads the pickle, so use it for our own pickles only."""
+    """Return the names of the modules that a pickle refers to.
+
+    The function loads the pickle, which runs code. Call the function only for a pickle that this process wrote.
+    """
     modules: set[str] = set()
 
     class Reader(pickle.Unpickler):
@@ -128,7 +138,7 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
     """Pin packages to their installed versions. Packages that are not installed are left out.
 
     Args:
-        packages: import names.
+        packages: import names of the packages. The packages in `ALWAYS_REQUIRED` are added.
 
     Returns:
         Sorted requirements, such as `numpy==2.1.0`.
@@ -139,18 +149,18 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
         owners_of = [d for d in owners.get(name, ()) if d]
         if owners_of:
             owner = name if name in owners_of else owners_of[0]
-            version = importlib.metadata.version(owner).split("+")[0]  # no index has local versions such as `2.13.0+cpu`
+            version = importlib.metadata.version(owner).split("+")[0]  # local versions, such as `2.13.0+cpu`, are not on PyPI
             out.add(f"{EXTRAS.get(owner, owner)}=={version}")
     return sorted(out)
 
 
 def _imports(file: Path, package: str, lazy: bool) -> list[str]:
-    """List the modules that a source file imports. `from a import b` counts as `a` and as `a.b`.
+    """List the modules that a source file imports. For `from a import b`, the list has `a` and `a.b`.
 
     Args:
         file: the source file.
         package: the package that relative imports start from.
-        lazy: whether imports inside functions count.
+        lazy: include imports inside functions, except imports of Ray.
     """
     try:
         tree = ast.parse(file.read_bytes())

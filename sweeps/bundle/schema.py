@@ -1,4 +1,7 @@
-"""Schema of raw columns: infer it in training, and bring later rows back to it (see `sweeps.data.column_values`)."""
+"""Infer the schema of the raw training columns, and convert later rows to this schema.
+
+`sweeps.data.column_values` has the conversions of single columns.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
         kind = "datetime"
     elif isinstance(dtype, pd.StringDtype):
         kind = "string"
-    else:  # A column of objects, such as booleans with a missing value: look at the values
+    else:  # The dtype is `object`, such as for booleans with a missing value. The values decide.
         present = values.dropna()
         kinds = {type(v) for v in present}
         if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):
@@ -69,14 +72,15 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
     """Convert rows from any source to the columns, order and dtypes of training.
 
     Args:
-        frame: raw rows. Further columns are ignored.
-        columns: the schema of training.
+        frame: raw rows. Columns that are not in the schema are ignored.
+        columns: the schema of the training data.
 
     Returns:
         The rows with the columns of the schema and the index of `frame`.
 
     Raises:
-        InputError: all missing columns in one line, or the first invalid value of each column, as `InvalidValue`.
+        InputError: columns are missing or values are invalid. If columns are missing, one problem lists them all. Otherwise the error has
+            an `InvalidValue` for the first invalid value of each column.
     """
     present = {str(name): i for i, name in enumerate(frame.columns)}
     missing = [c.name for c in columns if c.name not in present]
@@ -97,7 +101,7 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
 
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
-    """Return ` (did you mean ...?)` if an unused column has a similar name."""
+    """Return ` (did you mean ...?)` if one of `names` is similar to `name`; otherwise an empty string."""
     tail = did_you_mean(name, names)
     return f" ({tail})" if tail.startswith("did you mean") else ""
 
@@ -123,7 +127,7 @@ def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
 
 
 def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
-    """Convert cells to NumPy arrays. Only a column whose cells have no common shape may have missing cells."""
+    """Convert the cells of a column to NumPy arrays. Cells may be missing only if the schema gives no shape for the column."""
     cells = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         if column.shape is None and (value is None or value is np.nan):
@@ -141,7 +145,7 @@ def tensor_rule(column: ColumnSchema) -> str:
 
 
 def tensors_to_arrow(values: pd.Series) -> Any:
-    """Convert a column of arrays to an Arrow array of nested lists, which any reader of Parquet understands."""
+    """Convert a column of NumPy arrays to an Arrow array of nested lists, which every Parquet reader supports."""
     import pyarrow as pa
 
     cells = [value for value in values if isinstance(value, np.ndarray)]

@@ -1,4 +1,4 @@
-"""Write a bundle. It is built in a temporary folder, saved by MLflow, checked in a fresh process, and then moved to its place."""
+"""Write a bundle. MLflow saves the bundle in a temporary folder, which is moved to its final path after a check in a fresh process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
 CHECK_MODULE = "sweeps.bundle.check"  # with its imports, this is the part of sweeps that a bundle needs
-# Every bundle carries the modules that any bundle may need: if a process loads two bundles, the first one provides them for both
+# Every bundle contains these modules, even if it does not need them. If a process loads two bundles, it imports the modules of sweeps only
+# from the first bundle, and the second bundle may need more of them
 SHIPPED_MODULES = (
     CHECK_MODULE,
     "sweeps.data.preprocessing.ray_steps",
@@ -46,7 +47,7 @@ SHIPPED_MODULES = (
     "sweeps.trainers.xgboost",
 )
 EXAMPLE_ROWS = 5
-# MLflow writes its example as JSON. Rows with more values than this, such as large images, are limited to one
+# MLflow writes the example rows as JSON. If a row has more values than this, such as a large image, the example is a single row
 EXAMPLE_VALUES = 10_000
 CHECK_TIMEOUT = 300.0
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
@@ -66,26 +67,26 @@ def write_bundle(
     expected: np.ndarray | None,
     made: dict[str, Any],
 ) -> Path:
-    """Write the bundle of a trained model. It is kept only if a fresh process loads it and its predictions equal those of training.
+    """Write the bundle of a trained model. The bundle is kept only if a fresh process loads it and reproduces the predictions of training.
 
     Args:
-        target: the bundle's folder. An older bundle there is replaced.
-        checkpoint: folder that `load` reads.
-        fitted: the fitted preprocessor: picklable, with `transform(DataFrame) -> DataFrame`. None without one.
+        target: the bundle's folder. If it already contains a bundle, this bundle is replaced.
+        checkpoint: folder of the checkpoint, which `load` reads.
+        fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
         load: `module:attr` of the trainer's loader.
         roots: folders to search for the loader's module, before `sys.path`.
         label: name of the label column, or None.
         task: "binary", "multiclass", "regression" or None.
         classes: original values of the label, in the order of the model's codes.
         raw: at least one row of raw features without the label, as in training. None if the loop read its own data.
-        expected: the model's output for `raw` in training, of shape (n,) or (n, k). None to check only that the bundle predicts.
+        expected: the model's output for `raw` in training, of shape (n,) or (n, k). If None, the check does not compare predictions.
         made: facts of the sweep for the manifest.
 
     Returns:
         `target`.
 
     Raises:
-        BundleError: the bundle cannot be written, does not load in a fresh process, or predicts other values. Nothing is left behind.
+        BundleError: the bundle cannot be written, does not load in a fresh process, or predicts other values. No new files remain.
     """
     if target.exists() and not (target / manifest.FILE).is_file():
         raise BundleError(f"{target}: exists and is not a bundle, so it is not replaced")
@@ -107,7 +108,7 @@ def write_bundle(
 def _build(
     target: Path, about: dict[str, Any], checkpoint: Path, fitted: Any, roots: Sequence[Path], raw: pd.DataFrame | None, expected: Any
 ) -> None:
-    """Write and check a bundle; see `write_bundle`. `about` has the facts of the manifest that do not follow from the files."""
+    """Write and check a bundle; see `write_bundle`. `about` has the fields of the manifest that are known before any file is written."""
     if raw is not None:
         raw = raw.assign(**{n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}).reset_index(drop=True)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -179,10 +180,18 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
 def _stage_data(
     folder: Path, checkpoint: Path, left_out: Sequence[str], fitted: Any, raw: pd.DataFrame | None, columns: Sequence[manifest.ColumnSchema]
 ) -> dict[str, str]:
-    """Copy what the loader reads into one folder.
+    """Write the data folder of a bundle: the checkpoint, the fitted preprocessor, and the raw rows.
+
+    Args:
+        folder: the data folder to create.
+        checkpoint: folder of the checkpoint.
+        left_out: patterns of the checkpoint's files that are not copied.
+        fitted: the fitted preprocessor, or None.
+        raw: raw rows to store for the check, or None.
+        columns: schema of `raw`.
 
     Returns:
-        The class inside each pickle of the preprocessor, by the pickle's path in the bundle.
+        The class of the object in each pickle of the preprocessor, by the pickle's path in the bundle.
     """
     if not checkpoint.is_dir():
         raise BundleError(f"{checkpoint}: the checkpoint does not exist")
@@ -211,7 +220,7 @@ def _example(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], file: Path) -> None:
-    """Write raw rows as Parquet, tensors as nested lists."""
+    """Write raw rows to a Parquet file. Tensors are written as nested lists."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -223,10 +232,10 @@ def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], fil
 
 
 def _stage_code(folder: Path, load: str, roots: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:
-    """Copy the local modules that loading needs.
+    """Copy the local modules that are needed to load the bundle.
 
     Returns:
-        The copied files and folders, and the requirements for everything else.
+        The copied files and folders, and the pinned requirements of the packages that must be installed.
     """
     modules = {CHECK_MODULE, references.parse(load)[0]}
     for file in data.glob("*.pkl"):
@@ -248,7 +257,7 @@ def _stage_code(folder: Path, load: str, roots: Sequence[Path], data: Path) -> t
 
 
 def _signature(facts: Manifest) -> ModelSignature:
-    """Return MLflow's signature: raw columns in, `prediction` and probabilities out."""
+    """Return the model's MLflow signature. The inputs are the raw columns. The outputs are `prediction` and the probabilities."""
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
     from mlflow.types.schema import AnyType
@@ -256,7 +265,7 @@ def _signature(facts: Manifest) -> ModelSignature:
     # MLflow's typed columns refuse int64 for a double, missing values for a long, text for a datetime, digits for a string, and 0 or 1 for
     # a boolean. `AnyType` accepts all of these, and `enforce_schema` checks the values.
     any_type: Any = AnyType()  # type: ignore[no-untyped-call]
-    inputs: list[Any] = [ColSpec(any_type, column.name) for column in facts.columns]  # the type of MLflow's list is invariant
+    inputs: list[Any] = [ColSpec(any_type, column.name) for column in facts.columns]  # `Any`, because MLflow's list type is invariant
     outputs: list[Any] = [ColSpec(_prediction_type(facts), "prediction")]
     outputs += [ColSpec("double", f"probability_{c}", required=False) for c in facts.classes or ()]
     return ModelSignature(Schema(inputs), Schema(outputs))
@@ -271,12 +280,13 @@ def _prediction_type(facts: Manifest) -> str:
 
 
 def _check_in_fresh_process(bundle: Path, target: Path) -> None:
-    """Run the check in a process with only the installed packages and the code that the bundle carries."""
+    """Run the check in a new process, which imports only installed packages and the code in the bundle."""
     code = os.pathsep.join([str(bundle / integrity.SWEEPS_COPY), str(bundle / integrity.CODE_FOLDER)])
     env = os.environ | {"PYTHONPATH": code, "PYTHONDONTWRITEBYTECODE": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "sweeps.bundle.check", str(bundle)]
     try:
-        # A session of its own: a Ctrl-C in the terminal stops the sweep, which then still finishes its export
+        # The process gets its own session, so that Ctrl-C in the terminal does not end the check. A sweep that was stopped with Ctrl-C
+        # still finishes its export.
         done = subprocess.run(
             command,
             cwd=bundle / integrity.CODE_FOLDER,

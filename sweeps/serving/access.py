@@ -29,8 +29,8 @@ class Access:
     """The allowed hosts and the token. By default every request is allowed.
 
     Attributes:
-        hosts: The allowed values of the Host header, in lower case. `*.example.com` allows all subdomains. Empty allows any host.
-        digest: SHA-256 of the token, so that the token itself is not sent to replicas; None without a token.
+        hosts: The allowed values of the Host header, in lower case. `*.example.com` allows all subdomains. An empty tuple allows any host.
+        digest: SHA-256 of the token; None if no token is required. Replicas get this hash instead of the token.
     """
 
     hosts: tuple[str, ...] = ()
@@ -41,8 +41,8 @@ class Access:
         """Parse the options of the command.
 
         Args:
-            hosts: Hosts separated by commas; None for any.
-            token: The token; None for none.
+            hosts: The allowed hosts, separated by commas; None to allow any host.
+            token: The token; None to require no token.
 
         Raises:
             InputError: A host is not a valid name or address.
@@ -54,7 +54,7 @@ class Access:
         return cls(tuple(names), None if token is None else _digest(token))
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Return the status and the rule that a request breaks; None if it is allowed."""
+        """Return None if a request is allowed. Otherwise return the HTTP status of the refusal and the rule that the request breaks."""
         given = {name.lower(): value.decode("latin-1") for name, value in headers}
         if self.hosts:
             sent = SENT_HOST.fullmatch(given.get(b"host", "").lower())
@@ -76,12 +76,12 @@ def _matches(sent: str, host: str) -> bool:
 
 
 def token_of(token: str | None, file: Path | None) -> str | None:
-    """Return the token from the command line, a file, or the environment; None if there is none.
+    """Return the token from the command line, a file, or the environment variable `SWEEPS_SERVE_TOKEN`. Return None if no token is given.
 
-    No message shows the token.
+    Error messages never contain the token.
 
     Raises:
-        InputError: Both are given, the file cannot be read, or the token has invalid characters.
+        InputError: `token` and `file` are both given, the file cannot be read, or the token is empty or has invalid characters.
     """
     if token is not None and file is not None:
         raise InputError(Problem("--token", "must not be given together with --token-file"))
@@ -105,7 +105,7 @@ def open_to_others(host: str) -> bool:
     try:
         addresses = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in addresses)
-    except (OSError, ValueError):  # only the head node of a cluster can resolve the name
+    except (OSError, ValueError):  # perhaps only the head node of a cluster can resolve the name
         return True
 
 
@@ -114,9 +114,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Guard:
-    """ASGI middleware that refuses requests without access.
+    """ASGI middleware that refuses the requests which `access` does not allow.
 
-    `/health` answers every request, for the probes of a load balancer. Without access, the answer says nothing about the model.
+    `/health` answers every request, so that a load balancer can check the server. If the request is not allowed, this answer contains no
+    facts about the model.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]], access: Access):

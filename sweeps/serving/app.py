@@ -39,10 +39,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 class Metrics:
-    """Prometheus metrics of the server, in a registry of their own.
+    """Prometheus metrics of the server, in their own registry.
 
     Args:
-        replica: Name of the replica, if several answer at one address. It becomes a label of every series, so that sums are correct.
+        replica: Name of this replica if several replicas share an address; otherwise None. The name becomes a label of every series, so
+            that Prometheus adds the series of different replicas correctly.
     """
 
     def __init__(self, replica: str | None = None) -> None:
@@ -56,7 +57,7 @@ class Metrics:
         self.working = Gauge("sweeps_requests_in_flight", "Requests to /predict without an answer yet.", **where)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics, for `generate_latest`."""
+        """Yield the metrics. `generate_latest` calls this method."""
         for family in self.registry.collect():
             if self.replica is not None:
                 family.samples = [s._replace(labels={"replica": self.replica, **s.labels}) for s in family.samples]
@@ -70,7 +71,7 @@ class Counted:
         self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Handle a request."""
+        """Pass a request to the application, and count its path and status."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -157,7 +158,7 @@ class _Endpoints:
             return Response(pydantic_core.to_json(e.body()), e.status, headers, media_type=JSON)
         except InputError as e:
             return Response(pydantic_core.to_json({"detail": [_problem_body(p) for p in e.problems]}), 422, media_type=JSON)
-        except ClientDisconnect:  # the client is gone; nginx uses this status, too
+        except ClientDisconnect:  # the client closed the connection; nginx uses 499 for this, too
             return Response(status_code=499)
         finally:
             self.metrics.working.dec()
@@ -185,10 +186,10 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
         bundle: The loaded bundle.
         limits: Limits on a request.
         access: The allowed hosts and the token.
-        replica: Name of the replica, if several answer at one address.
+        replica: Name of this replica if several replicas share an address; otherwise None.
 
     Returns:
-        The application. `state.cancel_waiting` answers 503 to every request that waits for the model.
+        The application. Its function `state.cancel_waiting` answers every request that waits for the model with 503.
 
     Raises:
         InputError: The bundle has no columns (see `require_columns`).

@@ -1,6 +1,6 @@
 """Combine waiting requests into batches for the model.
 
-Requests that arrive while the model is busy form the next batch. No request waits for further ones to arrive.
+Requests that arrive while the model is busy form the next batch. If the model is idle, a request is sent to it at once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ class Batcher(Generic[Item]):
     """Pass batches of requests to a function, one at a time, in a thread.
 
     Args:
-        answer: Returns an answer or an exception for each request of a batch. If it raises, each request is tried again alone.
-        size: Returns the number of rows of a request.
-        most: The largest number of rows of a batch. A larger request is a batch of its own.
+        answer: Function that returns an answer or an exception for each request of a batch. If the function raises an error for several
+            requests, it is called again for each request alone.
+        size: Function that returns the number of rows of a request.
+        most: The largest number of rows of a batch. A request with more rows forms a batch alone.
     """
 
     def __init__(self, answer: Callable[[list[Item]], list[Any]], size: Callable[[Item], int], most: int = 4096):
@@ -33,11 +34,11 @@ class Batcher(Generic[Item]):
         self._batches: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Any]]]] | None] = (
             queue.SimpleQueue()
         )
-        # A daemon thread, so that a model that hangs does not keep the process alive.
+        # The thread is a daemon, so that the process can end while the model hangs.
         self.thread = threading.Thread(target=self._work, name="model", daemon=True)
 
     async def ask(self, request: Item) -> Any:
-        """Wait for the answer to a request. Raises the request's exception."""
+        """Return the answer to a request as soon as the model has given it. If the request fails, raise its exception."""
         loop = asyncio.get_running_loop()
         if self.thread.ident is None:
             self.thread.start()
@@ -64,7 +65,7 @@ class Batcher(Generic[Item]):
         while (given := self._batches.get()) is not None:
             loop, batch = given
             answers = self._answers([request for request, _ in batch])
-            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so no request waits
                 loop.call_soon_threadsafe(self._deliver, [future for _, future in batch], answers)
 
     def _deliver(self, futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
@@ -80,7 +81,7 @@ class Batcher(Generic[Item]):
     def _answers(self, requests: list[Item]) -> list[Any]:
         try:
             return self.answer(requests)
-        except BaseException as e:  # SystemExit of a step or a Rust panic must not end the server
+        except BaseException as e:  # a SystemExit in a step, or a panic in Rust code, must not end the server
             if len(requests) == 1:
                 return [e if isinstance(e, Exception) else RuntimeError(f"{type(e).__name__}: {e}")]
             return [answer for request in requests for answer in self._answers([request])]
@@ -99,7 +100,10 @@ class Batcher(Generic[Item]):
 
 
 def take(waiting: deque[tuple[Item, Any]], size: Callable[[Item], int], most: int) -> list[tuple[Item, Any]]:
-    """Remove the first requests from a queue, with at most `most` rows together, or one larger request."""
+    """Remove requests from the front of a queue, and return them. They have at most `most` rows together.
+
+    If the first request alone has more rows, only this request is removed and returned.
+    """
     batch = [waiting.popleft()]
     rows = size(batch[0][0])
     while waiting and rows + (more := size(waiting[0][0])) <= most:

@@ -1,7 +1,7 @@
 """uvicorn with limits on connections, on slow requests and on the time of a shutdown.
 
 uvicorn limits idle connections (`timeout_keep_alive`), and h11 limits the size of headers. uvicorn has no limit for a request that
-arrives slowly, or for an answer that nobody reads. At SIGTERM it resets connections that the kernel has accepted.
+arrives slowly, or for an answer that the client does not read. At SIGTERM, uvicorn resets the connections that wait in the kernel's queue.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ CLOSE = (b"connection", b"close")
 CHECK_SECONDS = 0.05
 # Time to send the last answers at the end of a shutdown.
 FLUSH_SECONDS = 1.0
-# Bytes to parse before other connections get their turn. uvloop reads up to 8 MiB, which takes a minute in chunks of one byte.
+# Bytes to parse at a time. Between two pieces, other connections are served. uvloop delivers up to 8 MiB at once; if a body has chunks of
+# one byte, parsing 8 MiB takes a minute.
 PIECE = 16 * 1024
 
 
 class Connection(H11Protocol):
-    """One connection. h11 reads a request only after the last one is answered, so each phase belongs to one request.
+    """Connection with time limits. h11 reads a request only after the previous request is answered, so each phase belongs to one request.
 
     Attributes:
-        ending: The time of the shutdown signal, by the monotonic clock; None before.
+        ending: The time of the shutdown signal, by the monotonic clock; None before the signal.
     """
 
     def __init__(self, limits: Limits, ending: float | None, **more: Any):
@@ -44,21 +45,21 @@ class Connection(H11Protocol):
         self._unread = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the connection."""
+        """Set up the flow control of a new connection. asyncio calls this method."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self.flow = FlowControl(self)  # type: ignore[arg-type]
 
     def pause_reading(self) -> None:
-        """Stop reading, for `flow`."""
+        """Stop reading from the socket. `flow` calls this method."""
         self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Continue reading, for `flow`. If data that has arrived is not parsed yet, wait until it is."""
+        """Continue to read from the socket, unless received data still waits to be parsed. `flow` calls this method."""
         if not self._unread:
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data that has arrived, in pieces."""
+        """Parse data that has arrived, in pieces of at most `PIECE` bytes."""
         if self._unread:
             self._unread += data
         elif len(data) <= PIECE:
@@ -111,7 +112,7 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def refuse(self, status: int, rule: str) -> None:
-        """Answer without the application, unless an answer has started, and close the connection."""
+        """Close the connection. If no answer has started, first answer with this status and rule."""
         if self.transport.is_closing():
             return
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -124,7 +125,7 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer invalid HTTP. uvicorn's own method fails if the request is answered already."""
+        """Answer a request that is not valid HTTP. uvicorn's own method raises an error if the request is already answered."""
         reason = sys.exception()
         self.refuse(getattr(reason, "error_status_hint", 400), f"the request must be HTTP/1.1: {reason or msg}")
 
@@ -134,12 +135,12 @@ class Connection(H11Protocol):
         self._announce_close()
 
     def end(self, now: float) -> None:
-        """Close the connection after the answers to the requests that have arrived."""
+        """Close the connection as soon as the requests that have arrived are answered."""
         self.ending = now
         self._announce_close()
 
     def _announce_close(self) -> None:
-        """Announce the end of the connection, unless the client has sent another request already."""
+        """Add `Connection: close` to the current answer, unless the client has already sent another request."""
         if self.ending is None or self.cycle is None or self.cycle.response_complete:
             return
         if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
@@ -150,10 +151,10 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with its own accept loop. It ends within `limits.GRACE_SECONDS` after SIGTERM.
+    """uvicorn's server with a different accept loop, which limits connections. The server ends within `GRACE_SECONDS` after SIGTERM.
 
     Args:
-        app: The application. Its `state.cancel_waiting` answers every waiting request.
+        app: The application. Its `state.cancel_waiting` answers every request that waits for the model.
         listener: A listening socket.
         limits: Limits on requests and connections.
         drain_seconds: Time to answer requests after SIGTERM.
@@ -169,12 +170,12 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, and accept connections."""
-        await super().startup(sockets=[])  # uvicorn would accept without a limit
+        await super().startup(sockets=[])  # no sockets, because uvicorn would accept connections without a limit
         self.listener.setblocking(False)
         asyncio.get_running_loop().add_reader(self.listener, self._accept)
 
     async def on_tick(self, counter: int) -> bool:
-        """Check every connection twice a second. uvicorn calls this ten times a second."""
+        """Check every connection twice a second. uvicorn calls this method ten times a second."""
         if counter % 5 == 0:
             self._check_connections()
         if self.paused and self._has_room():
@@ -191,7 +192,7 @@ class Server(uvicorn.Server):
         return len(self.server_state.connections) + len(self.opening) < self.limits.max_connections
 
     def _accept(self) -> None:
-        """Accept waiting connections. If there are too many, clients wait in the kernel's queue."""
+        """Accept waiting connections, up to the limit. The other clients wait in the kernel's queue."""
         loop = asyncio.get_running_loop()
         while self.ending is not None or self._has_room():
             try:
@@ -218,10 +219,10 @@ class Server(uvicorn.Server):
         return Connection(self.limits, self.ending, config=self.config, server_state=self.server_state, app_state=state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting, answer accepted requests, and end."""
+        """Stop accepting connections, answer the requests that have arrived, and end the server."""
         self.ending = begin = time.monotonic()
         asyncio.get_running_loop().remove_reader(self.listener)
-        self._accept()  # closing the listener resets connections in the kernel's queue
+        self._accept()  # accept the kernel's queue, because closing the listener would reset its connections
         self.listener.close()
         for connection in list(self.server_state.connections):
             connection.end(begin)  # type: ignore[union-attr]

@@ -1,6 +1,6 @@
 """`sweeps serve --replicas`: run the application under Ray Serve until SIGTERM or Ctrl-C, on a local Ray or on a cluster.
 
-Requests in flight are answered first. Ray Serve restarts replicas that die.
+Before the end, requests that have arrived are answered. Ray Serve restarts replicas that die.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from sweeps.serving.server import listening, url_of, warn_if_open
 APP = "sweeps"
 START_SECONDS = 120.0
 CHECK_SECONDS = 0.2
-# Concurrent requests of a replica. Requests must reach the replica while the model is busy, so that they form a batch.
+# Largest number of concurrent requests for a replica. Requests that reach the replica while the model is busy form the next batch.
 MAX_ONGOING = 1000
 # The namespace of Ray Serve's own actors.
 SERVE_NAMESPACE = "serve"
 
 
 class Replica:
-    """A replica: the application with its own copy of the bundle."""
+    """Replica for Ray Serve: the application with its own loaded bundle."""
 
     def __init__(self, bundle: str, limits: Limits, access: Access):
         from ray import serve
@@ -46,7 +46,7 @@ class Replica:
         self.made = make_app(load_bundle(bundle), limits, access, name)
 
     def __serve_build_asgi_app__(self) -> Any:
-        """Return the application, for `serve.ingress`."""
+        """Return the application. `serve.ingress` calls this method."""
         return self.made
 
 
@@ -63,9 +63,9 @@ def serve(
     """Serve a bundle with several processes under Ray Serve, until SIGTERM or Ctrl-C.
 
     Args:
-        bundle: The bundle's folder. Every node must see it.
-        host: The host to listen on, which is a host of the head node.
-        port: The port to listen on; 0 for any free port of this machine.
+        bundle: The bundle's folder. Every node must be able to read it.
+        host: The host to listen on. With `address`, this is a name or an address of the cluster's head node.
+        port: The port to listen on. Without `address`, 0 means any free port.
         say: Prints a message, such as the address once the server listens.
         limits: Limits on a request.
         access: The allowed hosts and the token.
@@ -95,7 +95,7 @@ def serve(
                     paths = "/predict, /schema, /health, /metrics, /docs"
                     say(f"serving {bundle} at {place} with --replicas {replicas} ({paths}); press Ctrl-C to stop")
                     stop.wait()
-                # The proxy must live until the replicas have drained. `shutdown` alone would end both at once.
+                # The proxy must run until the replicas have answered their requests. `shutdown` alone would end all of them at once.
                 ray.serve.delete(APP)
             finally:
                 ray.serve.shutdown()  # type: ignore[no-untyped-call]
@@ -105,7 +105,7 @@ def _check_installation(bundle: Path, port: int, address: str | None) -> Path:
     """Check the options, the packages and the bundle before anything is started. Return the absolute path of the bundle.
 
     Raises:
-        InputError, BundleError: see `serve`.
+        InputError, BundleError: See `serve`.
     """
     if address and port == 0:
         raise InputError(Problem("--port", "0 is not allowed with --address; name a port that is free on the cluster's head node"))
@@ -153,7 +153,10 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
 
 @contextlib.contextmanager
 def _ray(address: str | None, replicas: int) -> Iterator[None]:
-    """Join a cluster and ship sweeps to it, or start a local Ray. Leave or stop it at the end of the context."""
+    """Join the cluster at `address` and send it the code of sweeps; without an address, start a local Ray.
+
+    At the end of the context, leave the cluster or stop the local Ray.
+    """
     import ray
 
     if address:
@@ -166,7 +169,7 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        session = None  # keep its logs, which may show the cause
+        session = None  # keep the session's logs, which may show the cause
         raise
     finally:
         ray.shutdown()
@@ -176,7 +179,10 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _set_on_signal(over: threading.Event) -> Iterator[None]:
-    """Set the event at the first SIGTERM or Ctrl-C, and interrupt at the second. Call this after Ray has set its own handlers."""
+    """Set the event at the first SIGTERM or Ctrl-C, and raise `KeyboardInterrupt` at the second.
+
+    Enter this context after Ray has set its own signal handlers.
+    """
 
     def handle(number: int, frame: Any) -> None:
         if over.is_set():
@@ -192,10 +198,10 @@ def _set_on_signal(over: threading.Event) -> Iterator[None]:
 
 
 def _check(bundle: Path, replicas: int) -> None:
-    """Check that a cluster has the CPUs, sees the bundle, and does not run Ray Serve already.
+    """Check that a cluster has a CPU for each replica, that its nodes can read the bundle, and that Ray Serve is not running there yet.
 
     Raises:
-        InputError: One of these is not so.
+        InputError: One of these checks fails.
     """
     import ray
 
@@ -210,7 +216,7 @@ def _check(bundle: Path, replicas: int) -> None:
 
 
 def _wait_until_running(bundle: Path, replicas: int, over: threading.Event) -> bool:
-    """Wait until all replicas answer. Return False if the event is set before.
+    """Wait until all replicas run, and return True. Return False if the event is set first.
 
     Raises:
         BundleError: The replicas cannot start.

@@ -1,6 +1,9 @@
 """Check the body of a request to `/predict`, and report every problem with its field, row and rule. Pure.
 
-{"records": [{"age": 31, "plan": "a"}, ...]}        or that list alone
+A body has one of these three formats:
+
+[{"age": 31, "plan": "a"}, ...]
+{"records": [{"age": 31, "plan": "a"}, ...]}
 {"columns": {"age": [31, ...], "plan": ["a", ...]}}
 """
 
@@ -25,11 +28,11 @@ MISSING = "is missing; send null if the value is unknown"
 
 
 class Refused(Exception):
-    """A request that is refused.
+    """Raised if a request is refused.
 
     Attributes:
-        status: The HTTP status.
-        problems: The problems. Each has a `rule`, and may have `field`, `row` (the first is 0) and `value` (shortened).
+        status: The HTTP status of the answer.
+        problems: The problems. Each has a `rule`, and may have `field`, `row` (counted from 0) and `value` (shortened).
     """
 
     def __init__(self, status: int, problems: Sequence[Mapping[str, Any]]):
@@ -47,8 +50,8 @@ class Rows:
 
     Attributes:
         count: Number of rows.
-        values: The values of each column, in the order of the columns. Numbers are floats, with NaN for null; others are unchanged.
-        by_column: True if the request has columns instead of records. The answer has the same format.
+        values: The values by column, in the order of the model's columns. Numbers are floats, and null among numbers is NaN.
+        by_column: True if the request has `columns` instead of records. The answer then also has a list for each column.
     """
 
     count: int
@@ -58,12 +61,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How the values of a column appear in a request.
+    """Rules for the values of a column in a request.
 
     Attributes:
-        json_type: JSON Schema's name of the type; "" for any value.
+        json_type: The type's name in JSON Schema; "" if any value is allowed.
         rule: The rule for a value, in words.
-        convert: Returns the value for the model, or raises `ValueError`.
+        convert: Function that converts a value of a request for the model. It raises an error if the value breaks the rule.
     """
 
     json_type: str
@@ -164,7 +167,7 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
 
 
 def _read_records(records: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]) -> Rows:
-    """Read a list of records, and add what is wrong to `problems`."""
+    """Convert a list of records to columns. Append missing fields and invalid values to `problems`."""
     if not isinstance(records, list):
         raise Refused(422, [{"field": "records", "rule": "must be a list of records"}])
     _check_row_count(len(records), max_rows)
@@ -185,7 +188,7 @@ def _read_records(records: Any, columns: Sequence[ColumnSchema], max_rows: int, 
 
 
 def _read_columns(lists: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]) -> Rows:
-    """Read a list of values for each field, and add what is wrong to `problems`."""
+    """Convert lists of values, one list for each field. Append missing fields and invalid values to `problems`."""
     if not isinstance(lists, dict):
         raise Refused(422, [{"field": "columns", "rule": "must be an object with a list for each field"}])
     first = next((c.name for c in columns if isinstance(lists.get(c.name), list)), None)
@@ -211,7 +214,7 @@ def _check_row_count(count: int, most: int) -> None:
 
 
 def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
-    """Convert the values of a column, and add invalid ones to `problems`."""
+    """Convert the values of a column. Append invalid values to `problems`."""
     kind = _kind(column)
     convert, converted = kind.convert, []
     for row, value in enumerate(values):
@@ -258,7 +261,7 @@ def schemas(
 
 
 def _field(column: ColumnSchema) -> dict[str, Any]:
-    """Return the JSON Schema of a value."""
+    """Return the JSON Schema for a value of a column."""
     if column.type == "tensor" and column.shape is not None:
         field: dict[str, Any] = {"type": "boolean" if column.dtype == "bool" else "number"}
         for size in reversed(column.shape):
@@ -269,6 +272,6 @@ def _field(column: ColumnSchema) -> dict[str, Any]:
     if column.type == "category":
         field["examples"] = list(column.categories or ())[:20]
     elif column.type == "datetime":
-        # JSON Schema's `date-time` has a time zone, which is refused if the training data had none.
+        # JSON Schema's `date-time` requires a time zone. If the training data had no time zone, a value with a time zone is refused.
         field |= {"format": "date-time"} if "," in column.dtype else {"examples": ["2026-01-31T12:00:00"]}
     return field

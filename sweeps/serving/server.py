@@ -1,4 +1,4 @@
-"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C. Requests in flight are answered first."""
+"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C. Before the end, requests that have arrived are answered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweeps.serving.limits import Limits
 
 # Length of the kernel's queue of connections.
 BACKLOG = 2048
-# Open files of the process other than connections.
+# Number of files that the process may have open in addition to its connections.
 OTHER_FILES = 256
 
 
@@ -32,7 +32,7 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
         access: The allowed hosts and the token.
 
     Raises:
-        InputError: The folder is not a bundle, the server cannot listen, the process may open too few files, or the extra `serve` is
+        InputError: The folder is not a bundle, the server cannot listen, the limit on open files is too low, or the extra `serve` is
             not installed.
         BundleError: The bundle is broken.
     """
@@ -50,7 +50,7 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
         server = Server(app, listener, limits)
         real = listener.getsockname()[1]
         say(f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); press Ctrl-C to stop")
-        # This handles a SIGTERM that arrives before uvicorn handles it. uvicorn raises the signal again at its end.
+        # This handler is for a SIGTERM that arrives before uvicorn has set its own handler. uvicorn raises the signal again when it ends.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
@@ -69,7 +69,7 @@ def _raise_file_limit(connections: int) -> None:
         InputError: The limit cannot be raised far enough.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # At a shutdown, the connections in the kernel's queue are accepted beyond the limit.
+    # At a shutdown, the connections in the kernel's queue are accepted in addition to the allowed connections.
     wanted, least = connections + BACKLOG + OTHER_FILES, connections + OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
@@ -92,7 +92,7 @@ def listening(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
     Raises:
-        InputError: The host or the port cannot be listened on.
+        InputError: The server cannot listen on this host or this port.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
