@@ -33,8 +33,8 @@ def in_a_row(
         driving.close()
 
 
-def gang_of(folder: Path, number: int) -> str:
-    """The gang that a trial ran on."""
+def worker_of(folder: Path, number: int) -> str:
+    """Return the worker that ran rank 0 of a trial."""
     title = Path(folder, f"{number:04d}", "logs", "rank-0.log").read_text().split("\n", 1)[0]
     return title.rsplit(" on ", 1)[1]
 
@@ -45,23 +45,23 @@ def saved(folder: Path, number: int, step: int) -> set[str]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_lightgbm_trains_trial_after_trial_on_one_gang(clean_ray, tmp_path, workers):
+def test_lightgbm_trains_trial_after_trial_on_the_same_workers(clean_ray, tmp_path, workers):
     found = in_a_row(tmp_path, "lightgbm_loop", "lightgbm", "valid-rmse", workers, trials=8, stop_at=3)
     assert [len(reports) for reports in found] == [4, 3] * 4
-    assert {gang_of(tmp_path, number) for number in range(8)} == {"gang-001"}
+    assert {worker_of(tmp_path, number) for number in range(8)} == {"worker-001"}
     assert saved(tmp_path, 7, 2) == {"model.txt"}
 
 
-def test_keras_on_several_workers_has_a_new_gang_for_each_trial(clean_ray, tmp_path):
+def test_keras_on_several_workers_has_new_workers_for_each_trial(clean_ray, tmp_path):
     found = in_a_row(tmp_path, "keras_loop", "none", "loss", workers=2, trials=2)
     assert {report.metrics["replicas"] for reports in found for report in reports} == {2.0}
-    assert [gang_of(tmp_path, number) for number in range(2)] == ["gang-001", "gang-002"]
+    assert [worker_of(tmp_path, number) for number in range(2)] == ["worker-001", "worker-003"]
 
 
 def test_lightning_trains_on_one_worker(clean_ray, tmp_path):
     found = in_a_row(tmp_path, "lightning_loop", "torch", "loss", workers=1, trials=4, stop_at=1)
     assert [len(reports) for reports in found] == [2, 1] * 2
-    assert {gang_of(tmp_path, number) for number in range(4)} == {"gang-001"}
+    assert {worker_of(tmp_path, number) for number in range(4)} == {"worker-001"}
     assert saved(tmp_path, 2, 2) == {"checkpoint.ckpt"}
 
 
