@@ -65,11 +65,11 @@ def test_every_file_of_the_sweep_is_in_the_reference(quickstart):
     assert beside <= set(sweep_files.ROOT)
 
 
-def test_quickstart_starts_no_gang_twice(quickstart):
-    """Two gangs of one and one of two: an idle one stays while those of the other shape work."""
+def test_two_workers_run_every_trial_of_the_quickstart(quickstart):
+    """Half of the trials have one worker, the others two."""
     _, result, _ = quickstart
-    logs = [log.read_text() for log in Path(result["dir"]).glob("trials/*/logs/rank-0.log")]
-    assert len(logs) == 16 and {gang for log in logs for gang in re.findall(r"on (gang-\d+)", log)} <= {"gang-001", "gang-002", "gang-003"}
+    logs = [log.read_text() for log in Path(result["dir"]).glob("trials/*/logs/rank-*.log")]
+    assert len(logs) == 24 and {worker for log in logs for worker in re.findall(r"on (worker-\d+)", log)} == {"worker-001", "worker-002"}
 
 
 def test_mlflow_has_every_trial_of_the_quickstart(quickstart):
