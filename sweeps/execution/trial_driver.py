@@ -250,7 +250,8 @@ class TrialDriver:
             kills: Processes that were killed for lack of memory before the attempt.
         """
         ended = [result for result in results if isinstance(result, Ended)]
-        failed = sorted((e for e in ended if e.state is State.FAIL), key=lambda e: not e.retry)
+        # The first error comes first: peers raise because of it. But one that is worth a retry comes before all others.
+        failed = sorted((e for e in ended if e.state is State.FAIL), key=lambda e: (not e.retry, running.heard.get(e.rank, 0.0)))
         for worker, result in zip(gang.workers, results, strict=True):
             if isinstance(result, Ended) and result.broken:
                 self.workers.close(worker)
