@@ -1,4 +1,4 @@
-"""Processes that a loop has started, and that are ended with its trial, even if they made a session of their own."""
+"""Find and kill the processes that a training loop has started, when its trial ends. This includes processes that made a new session."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from collections.abc import Collection
 
 import psutil
 
-# In the environment of what a loop starts: SWEEP/TRIAL/RANK.
+# Environment variable of the processes that a loop starts. Its value, the mark, is the trial's folder followed by /RANK.
 MARK = "SWEEPS_PROCESS_OF"
 END_WITHIN = 5.0
-# Helpers of libraries, which know nothing of trials, serve the next one as well and end with this process.
+# Parts of the command lines of libraries' helper processes. They also serve later trials, and end with this process.
 HELPERS = ("resource_tracker", "multiprocessing.forkserver", "joblib.externals.loky", "torch/_inductor")
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return the processes of this user that have the mark in their environment, or one that it is a folder of."""
+    """Return the processes of this user whose environment has this mark, or a mark inside it.
+
+    Args:
+        mark: For example a trial's folder, which finds the processes of all ranks.
+    """
     wanted, found = f"{MARK}={mark}".encode(), []
     for pid in psutil.pids():
         if pid == os.getpid():
@@ -30,23 +34,25 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def started() -> set[psutil.Process]:
-    """Return the processes below this one."""
+    """Return the children of this process and all their descendants."""
     with contextlib.suppress(psutil.Error):
         return set(psutil.Process().children(recursive=True))
     return set()
 
 
 def end(mark: str, before: Collection[psutil.Process] | None = None) -> int:
-    """End the processes that a loop has started.
+    """Kill the processes that a loop has started, except helper processes of libraries.
 
-    A process that was forked has the environment of its parent, without the mark; it is found while it is below this process.
+    A forked process shows the environment that its parent was started with, which has no mark. So it is found only as a descendant of
+    this process.
 
     Args:
-        mark: what they have in their environment.
-        before: processes that were below this one already; those that came since end as well. None: only those with the mark.
+        mark: Mark in the environment of the processes.
+        before: Descendants that this process had before the trial; all newer descendants are killed too. None to kill only processes
+            with the mark.
 
     Returns:
-        How many there were.
+        The number of killed processes.
     """
     found = {*marked(mark), *(() if before is None else started() - set(before))}
     ended = []

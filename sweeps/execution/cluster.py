@@ -1,4 +1,7 @@
-"""Ray for as long as a sweep lasts: one of its own, the one this process has, or a cluster, to which the user's code is shipped."""
+"""Provide Ray for a sweep: a Ray of its own, the Ray that this process is connected to, or a cluster.
+
+For a cluster, this module also packages the user's code and checks that all nodes share the sweep's folder.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,20 @@ from sweeps.space.model import user_references
 
 log = logging.getLogger(__name__)
 
-# A folder of code is small. What is left out: data, what others made, and what is hidden.
+# Limits on the code that is sent to a cluster. Data files, generated folders and hidden files are not sent.
 MOST_BYTES = 50 * 2**20
 LARGEST_FILE = 2 * 2**20
 LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlruns", "mlartifacts", "venv", "build", "dist")
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 AUTH_MODE = "RAY_AUTH_MODE"
-MONITOR = "RAY_memory_monitor_refresh_ms"  # of memory; the pool has a better one, see `sweeps.execution.memory_guard`
+MONITOR = "RAY_memory_monitor_refresh_ms"  # Ray's memory monitor. `sweeps.execution.memory_guard` replaces it.
 SPARE_CPUS = 1
-# Ray gives its processes 30 s to start. A busy machine may need longer, so sweeps tries once more with the second limit, in seconds.
+# Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy machine may need the second one.
 START_WITHIN = (30, 120)
-# Ray ends idle processes above this number of theirs, by default its CPUs: then each chain that is fitted starts them anew.
+# Number of idle processes that Ray keeps beyond its CPUs. Without them, each fit of a preprocessing chain would start new processes.
 IDLE_PROCESSES = 8
-# Ray runs its workers at niceness 15, where MLflow's process at 19 is given a third of the core it shares with one.
+# Ray's default for its workers is 15. MLflow's process, at 19, would then take a third of a core that it shares with a worker.
 NICENESS = 0
 LOOK_EVERY = 1.0
 END_WITHIN = 10.0
@@ -54,15 +57,15 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNIN
 class Joined:
     """The Ray that a sweep runs on.
 
-    Attributes:
-        ours: it was started for this sweep, and ends with it.
-        roots: folders in which the workers look for the user's modules; none where the code was shipped to them.
-        nodes: the resources of each node.
-        total: the resources of all nodes.
-        parked: CPUs that ours counts beyond those there are.
+    A Ray that was started for the sweep is told that it has more CPUs than the machine: `SPARE_CPUS` for the tasks of a fit while
+    workers hold all other CPUs, and `parked` CPUs for idle workers. The pool alone decides which workers compute at the same time.
 
-    Of ours `nodes` and `total` are what there is. It counts one CPU more, where the tasks of a fit find room while gangs hold all others,
-    and those on which idle gangs stay. Who computes when is the pool's account alone.
+    Attributes:
+        ours: Whether Ray was started for this sweep and ends with it.
+        roots: Folders in which the workers look for the user's modules; empty if the code was sent to the cluster.
+        nodes: Resources of each node, without the additional CPUs.
+        total: Resources of all nodes together, without the additional CPUs.
+        parked: Number of additional CPUs for idle workers.
     """
 
     ours: bool
@@ -73,28 +76,31 @@ class Joined:
 
     @property
     def room(self) -> dict[str, float] | None:
-        """What gangs may hold together, idle ones as well, see `sweeps.execution.allocation.decide`; None where that is what there is."""
+        """Resources that busy and idle workers may hold together; None if this is not more than `total`."""
         return {**self.total, "CPU": self.total["CPU"] + self.parked} if self.ours else None
 
     @property
     def cpus(self) -> float | None:
-        """On how many CPUs Ray Data may run its tasks at once; None where Ray counts no more than there are."""
+        """Number of CPUs that tasks of Ray Data may use at the same time; None if Ray's own count is correct."""
         return self.total["CPU"] if self.ours else None
 
 
 @contextlib.contextmanager
 def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | None) -> Iterator[Joined]:
-    """Ray, for as long as this lasts.
+    """Connect to Ray or start one, for the time of the block.
 
     Args:
-        space: what will run; says which modules of the user's are needed.
-        folder: the sweep's, which every node must see.
-        roots: folders of the user's modules.
-        address: of a cluster; without one, the Ray this process is connected to, else one of our own.
+        space: The search space, which names the user's modules.
+        folder: The sweep's folder, which all nodes must share.
+        roots: Folders of the user's modules.
+        address: Address of a cluster. If None, use the Ray that this process is connected to, or else start a Ray.
+
+    Yields:
+        A description of the Ray.
 
     Raises:
-        InputError: there is no such cluster, the code is too large to ship, or a node does not see the folder.
-        SweepsError: a Ray of our own does not start.
+        InputError: The cluster cannot be reached, the code is too large to send, or a node does not share the folder.
+        SweepsError: The Ray for this sweep did not start.
     """
     import ray
 
@@ -123,7 +129,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             check_storage(folder)
         yield _joined(address is None, () if address else roots, parked)
     except BaseException:
-        session = None  # its logs may tell why
+        session = None  # Keep the folder of the Ray session: its logs may show the cause.
         raise
     finally:
         if watch is not None:
@@ -135,11 +141,11 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
 
 
 def start(folder: Path, cpus: int) -> None:
-    """Start a Ray of our own. If it is not up in time, end its processes and try once more with a longer limit.
+    """Start a Ray for this sweep. If it does not start in time, end its processes and try once more with a longer limit.
 
     Args:
-        folder: the sweep's.
-        cpus: that Ray counts.
+        folder: The sweep's folder.
+        cpus: Number of CPUs that Ray is told it has.
 
     Raises:
         SweepsError: Ray did not start.
@@ -149,10 +155,10 @@ def start(folder: Path, cpus: int) -> None:
     for limit in START_WITHIN:
         before = {child.pid for child in psutil.Process().children()}
         try:
-            with _patience(limit), _only_needed(), _apart(), _on_loopback():  # "local": not a Ray that RAY_ADDRESS or `ray start` offers
+            with _patience(limit), _only_needed(), _apart(), _on_loopback():  # "local" ignores RAY_ADDRESS and `ray start`.
                 ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
             return
-        except Exception as e:  # Ray raises no less
+        except Exception as e:  # Ray raises exceptions of many classes here.
             log.exception("Ray has not started within %g s", limit)
             late, last = "timed out" in str(e).lower(), limit == START_WITHIN[-1]
             why = _in_a_line(e).rstrip(".")
@@ -167,7 +173,7 @@ def start(folder: Path, cpus: int) -> None:
 
 @contextlib.contextmanager
 def _patience(limit: float) -> Iterator[None]:
-    """While this lasts, `ray.init` waits up to `limit` seconds for each of its processes. Ray's own limit for the raylet is a constant."""
+    """Within the block, `ray.init` waits up to `limit` seconds for its processes. Ray has no option for the raylet's limit."""
     from ray._private import services
 
     plain, deadline = services.get_node, time.monotonic() + limit
@@ -176,7 +182,7 @@ def _patience(limit: float) -> Iterator[None]:
         while True:
             try:
                 return plain(*what)
-            except RuntimeError:  # the raylet has not registered yet
+            except RuntimeError:  # The raylet has not registered yet.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
@@ -195,9 +201,9 @@ def _patience(limit: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _only_needed() -> Iterator[None]:
-    """While this lasts, `ray.init` does not start the autoscaler's monitor, nor the one that reads workers' logs for the driver.
+    """Within the block, `ray.init` starts neither the autoscaler's monitor nor the monitor that sends workers' logs to the driver.
 
-    A Ray on one machine adds no nodes, and the output of workers goes to files of ours. Both are Python processes that import Ray.
+    Each is a Python process that imports Ray. Neither is needed: one machine adds no nodes, and sweeps writes the workers' output to files.
     """
     from ray._private.node import Node
 
@@ -214,7 +220,7 @@ def _only_needed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
-    """While this lasts, `ray.init` starts a Ray that listens on the loopback address alone, as it does on macOS and Windows."""
+    """Within the block, `ray.init` starts a Ray that listens only on the loopback address, as it always does on macOS and Windows."""
     from ray._private import ray_constants
 
     plain = ray_constants.ENABLE_RAY_CLUSTER
@@ -227,9 +233,9 @@ def _on_loopback() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _apart() -> Iterator[None]:
-    """While this lasts, `ray.init` starts each process in a process group of its own.
+    """Within the block, `ray.init` starts each process in a process group of its own.
 
-    A signal to the driver's group, as `timeout` sends it, is for the driver alone: it stops the sweep gently, for which it needs Ray.
+    A signal to the driver's group, such as `timeout` sends, then reaches only the driver. The driver needs Ray to stop the sweep cleanly.
     """
     from ray._private import services as starting
 
@@ -247,7 +253,11 @@ def _apart() -> Iterator[None]:
 
 
 def _end_ray(before: set[int]) -> None:
-    """End the processes of a Ray that did not start, all children of this process that were not there `before`."""
+    """End the processes of a Ray that did not start.
+
+    Args:
+        before: Ids of the children of this process before the start. All newer children are ended, except MLflow's tracker process.
+    """
     left = [child for child in psutil.Process().children() if child.pid not in before and not _tracks(child)]
     for process in left:
         with contextlib.suppress(psutil.Error):
@@ -256,12 +266,17 @@ def _end_ray(before: set[int]) -> None:
 
 
 def _to_go_on(folder: Path) -> str:
-    """The tail of what is said when a sweep ends for Ray's sake."""
+    """Return the end of a message about a failure of Ray: how to resume the sweep; "" if nothing has been recorded."""
     return f"; everything recorded is safe. To continue: {resume_command(folder)}" if (folder / "space.yaml").is_file() else ""
 
 
 class _Watch(threading.Thread):
-    """Ends this process when the Ray that was started for the sweep has died: Ray itself would wait for it for a minute, then do so."""
+    """Thread that ends this process when the sweep's own Ray has died. Ray itself would do this only after a minute.
+
+    Args:
+        folder: The sweep's folder, in which the processes of Ray are recorded.
+        node: Ray's object of the local node.
+    """
 
     def __init__(self, folder: Path, node: Any):
         super().__init__(name="watch", daemon=True)
@@ -286,7 +301,7 @@ class _Watch(threading.Thread):
 
 
 def _tracks(process: psutil.Process) -> bool:
-    """Whether it is the process that writes to MLflow: it outlives the driver for a moment, in which the next one must not begin."""
+    """Return whether this is the process that writes to MLflow. It may end after the driver, and a resumed sweep must wait for it."""
     try:
         return any("sweeps.tracking.mlflow.tracker_process" in part for part in process.cmdline())
     except psutil.Error:
@@ -312,10 +327,13 @@ def _joined(ours: bool, roots: Iterable[Path], parked: int = 0) -> Joined:
 
 
 def reach(address: str) -> None:
-    """Say at once that nobody listens; Ray itself would try for minutes.
+    """Check quickly that a cluster's address accepts connections. Ray itself would retry for minutes.
+
+    Args:
+        address: Address of the cluster. Only an address of the form host:port is checked.
 
     Raises:
-        InputError: nobody does, or it is the address of a Ray Client.
+        InputError: The address accepts no connection, or it is an address of Ray Client.
     """
     if address.startswith("ray://"):
         text = f"{address}: Ray Client is not supported; run sweeps on a node of the cluster, or with `ray job submit`, with --address auto"
@@ -332,10 +350,11 @@ def join(address: str, shipped: dict[str, Any]) -> None:
     """Connect to a cluster.
 
     Args:
-        shipped: Ray's runtime environment.
+        address: Address of the cluster.
+        shipped: Ray's runtime environment with the code.
 
     Raises:
-        InputError: it cannot be joined.
+        InputError: Ray cannot connect to the cluster.
     """
     import ray
 
@@ -347,7 +366,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
 
 
 def _in_a_line(error: Exception) -> str:
-    """Why Ray did not join. Its text on two versions has a paragraph, the cluster's and this process's under each other."""
+    """Return the last line of an error of Ray; for a version mismatch the whole text in one line, as its last line is not enough."""
     lines = [line.strip() for line in str(error.__cause__ or error).strip().splitlines() if line.strip()]
     if lines and "mismatch" in lines[0].lower():
         return " ".join(lines)
@@ -358,15 +377,15 @@ def _in_a_line(error: Exception) -> str:
 
 
 def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, Any]:
-    """Ray's runtime environment that brings to every worker what this process would import: sweeps itself and the user's modules.
+    """Return Ray's runtime environment with the code that workers import: sweeps itself and the user's modules.
 
     Args:
-        space: names the modules.
-        roots: folders they are found in; those that hold none of them are not shipped.
-        stage: an empty folder, in which the user's code is laid out.
+        space: The search space, which names the modules.
+        roots: Folders of the user's modules. A folder without any of the modules is not sent.
+        stage: An empty folder, to which the user's code is copied.
 
     Raises:
-        InputError: the code is larger than `MOST_BYTES`.
+        InputError: The code is larger than `MOST_BYTES`.
     """
     for root in reversed(roots_needed(user_references(space), tuple(roots))):
         lay_out(root, stage)
@@ -380,13 +399,18 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
 
 
 def own_code() -> dict[str, Any]:
-    """The part of a runtime environment that brings sweeps itself."""
+    """Return the part of a runtime environment that contains sweeps itself."""
     file = references.source_of("sweeps")
     return {"py_modules": [str(file.parent)] if file is not None else [], "excludes": ["__pycache__"]}
 
 
 def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
-    """The folders in which modules of these references lie; none for a module that is installed."""
+    """Return the folders that contain modules of these references, in the order of `roots`. Installed modules need no folder.
+
+    Args:
+        names: References of the form `module:attr`.
+        roots: Folders to search.
+    """
     needed = []
     for name in names:
         top = references.parse(name)[0].split(".")[0]
@@ -398,7 +422,7 @@ def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
 
 
 def lay_out(root: Path, stage: Path) -> None:
-    """Copy a folder of code, without data, hidden files and what others made."""
+    """Copy a folder of code to `stage`, without data files, hidden files and generated folders."""
 
     def left_out(folder: str, names: list[str]) -> set[str]:
         return {name for name in names if not _is_code(Path(folder, name))}
@@ -411,7 +435,7 @@ def _is_code(path: Path) -> bool:
     if name.startswith(".") or name in LEFT_OUT or name.endswith((".egg-info", *DATA)):
         return False
     if path.is_dir():
-        markers = ("pyvenv.cfg", ORIGIN, "mlflow.db", "MLmodel")  # an environment, a sweep, a root of sweeps, a bundle
+        markers = ("pyvenv.cfg", ORIGIN, "mlflow.db", "MLmodel")  # A virtual environment, a sweep, a folder of sweeps, a bundle.
         return not any((path / marker).exists() for marker in markers)
     return path.is_file() and path.stat().st_size <= LARGEST_FILE
 
@@ -420,20 +444,23 @@ def _is_code(path: Path) -> bool:
 
 
 def check_storage(folder: Path) -> None:
-    """See that every node has the sweep's folder: checkpoints are written by the workers and read by the driver.
+    """Check that all nodes share the sweep's folder, because workers write checkpoints there and the driver reads them.
 
     Raises:
-        InputError: naming each node that does not.
+        InputError: A node does not share the folder or did not answer. The error names each of these nodes.
     """
     if problems := unseen(folder.parent, who_sees(folder / ORIGIN)):
         raise InputError(problems)
 
 
 def who_sees(file: Path) -> dict[str, bool | None]:
-    """By the address of each node: whether it sees this file, and the same; None if it did not answer.
+    """Check on each node whether it can read this file with the same content.
+
+    Returns:
+        Maps the address of each node to the result; None if the node did not answer.
 
     Raises:
-        InputError: a node cannot run the shipped code.
+        InputError: A node cannot run the code that was sent.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -456,7 +483,7 @@ def who_sees(file: Path) -> dict[str, bool | None]:
 
 
 def _sees(file: str, expected: bytes) -> bool:
-    """On a node: whether the file is there, and the same."""
+    """Return whether a file exists on this node and has the expected content."""
     try:
         return Path(file).read_bytes() == expected
     except OSError:
@@ -464,7 +491,13 @@ def _sees(file: str, expected: bytes) -> bool:
 
 
 def unseen(shared: Path, seen: dict[str, bool | None], place: str = "--dir") -> list[Problem]:
-    """What is wrong with the storage, from whether each node sees the folder; None for one that did not answer."""
+    """Return one problem for each node that does not share a folder or did not answer.
+
+    Args:
+        shared: The folder.
+        seen: Result of `who_sees`.
+        place: Option that the problems name.
+    """
     problems = []
     for node, there in seen.items():
         if there is None:
@@ -476,18 +509,19 @@ def unseen(shared: Path, seen: dict[str, bool | None], place: str = "--dir") -> 
 
 
 def last_line(error: BaseException) -> str:
+    """Return the last line of an error's text that is not blank; the name of its class if there is none."""
     return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
 
 
 def at_driver() -> Any:
-    """Where the actors of a sweep run that read the data and write its folder: on the driver's own node, as long as it lives."""
+    """Return the scheduling strategy of actors that read the data or write the sweep's folder: the driver's node while it is alive."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
 
 
-# Asks a cluster whether it takes this process, and exits with one of the codes below.
+# Script that checks whether a cluster accepts this process. Its exit code is one of those below.
 ASK = """
 import sys
 from ray._private.services import canonicalize_bootstrap_address_or_die
@@ -499,17 +533,20 @@ except AuthenticationError:
     sys.exit(77)
 """
 TAKEN, NEEDS_TOKEN = 0, 77
-_mode: str | None = None  # what `prepare_authentication` has set
+_mode: str | None = None  # Value that `prepare_authentication` has set; None if it has set none.
 
 
 def prepare_authentication(address: str) -> None:
-    """Show a cluster a token if it wants one, and none if it was started without.
+    """Set `RAY_AUTH_MODE` to what a cluster needs: "token" if it requires a token, else "disabled".
 
-    Ray decides by a variable when it is imported, and a process that has a token cannot work with a cluster that has none. So the
-    cluster is asked in a process of its own. `RAY_AUTH_MODE` is not changed if it is set.
+    Ray reads this variable when it is imported, and a process with a token cannot use a cluster without tokens. So each mode is tried
+    in a separate process. If the user has set `RAY_AUTH_MODE`, it is not changed.
+
+    Args:
+        address: Address of the cluster.
 
     Raises:
-        InputError: the cluster wants a token, and there is none, or another.
+        InputError: The cluster requires a token, and the user has no token or a wrong one.
     """
     global _mode
     if os.environ.get(AUTH_MODE) not in (None, "", _mode):
@@ -520,7 +557,7 @@ def prepare_authentication(address: str) -> None:
             _read_again()
             return
         if answer != NEEDS_TOKEN:
-            return  # whoever joins it says what is wrong
+            return  # The later connection reports the problem.
     kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
     token = "the one in RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"the one in {kept}"
     has = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).expanduser().exists()
@@ -530,7 +567,7 @@ def prepare_authentication(address: str) -> None:
 
 
 def forget_authentication() -> None:
-    """Leave it to Ray again whether it asks for a token."""
+    """Remove `RAY_AUTH_MODE` again if `prepare_authentication` has set it."""
     global _mode
     if _mode is not None and os.environ.get(AUTH_MODE) == _mode:
         del os.environ[AUTH_MODE]
@@ -539,7 +576,7 @@ def forget_authentication() -> None:
 
 
 def _read_again() -> None:
-    """Have Ray read the variable, which it does only once."""
+    """Make Ray read `RAY_AUTH_MODE` again if it was imported already, because Ray reads the variable once."""
     if "ray" in sys.modules:
         from ray._raylet import Config  # type: ignore[attr-defined]
 
@@ -547,7 +584,7 @@ def _read_again() -> None:
 
 
 def _ask(address: str, mode: str) -> int | None:
-    """How a cluster answers a process with this mode of authentication: a code of `ASK`; None if it did not in time."""
+    """Return the exit code of `ASK` with this mode of authentication; None if the cluster does not answer in time."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", ASK, address], env={**os.environ, AUTH_MODE: mode}, capture_output=True, timeout=ANSWER_WITHIN

@@ -1,6 +1,6 @@
-"""What a gang keeps of the data of earlier trials: pure, and decided once for all its ranks.
+"""Decide which data of earlier trials a worker keeps cached. The functions are pure.
 
-With one rank rebuilding a matrix that another reused, XGBoost's collective died on sizes that made no sense.
+The pool decides for all ranks of a gang together. If one rank rebuilt a matrix that another rank reused, the collectives of XGBoost failed.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from collections.abc import Mapping
 
 from sweeps.core.resources import Shape
 
-# Of the memory that falls to a gang, this part may hold what was built from the data of earlier trials.
+# Fraction of a gang's share of the memory that may hold cached data of earlier trials.
 SHARE = 0.25
 
 Kept = tuple[tuple[str, int], ...]
 
 
 def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
-    """What is kept when a trial on the data `key` begins, the latest last.
+    """Return (key, bytes) of the data that a worker keeps when a trial starts, with the most recently used data last.
 
     Args:
-        kept: (key, bytes) of the data that earlier trials used, the latest last.
-        key: of this trial's data, which is always kept.
-        size: its bytes.
-        room: bytes for all of them together.
+        kept: (key, bytes) of the data that earlier trials used, with the most recently used data last.
+        key: Key of the starting trial's data, which is always kept.
+        size: Size of the starting trial's data in bytes.
+        room: Bytes that all kept data may take together. The least recently used data is dropped first.
     """
     left, chosen = room - size, [(key, size)]
     for other, bytes_ in reversed(kept):
@@ -36,11 +36,14 @@ def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
 
 
 def room_of(cluster: Mapping[str, float], shape: Shape) -> float:
-    """The bytes a worker of a gang may keep: its share, by CPUs, of a part of the cluster's memory.
+    """Return how many bytes of cached data each worker of a gang may keep.
+
+    A gang may use the fraction `SHARE` of its part of the cluster's memory. This part is its fraction of the CPUs or of the GPUs,
+    whichever is larger.
 
     Args:
-        cluster: all resources there are; Ray counts `memory` in bytes.
-        shape: of the gang.
+        cluster: Name and amount of each resource of the cluster; `memory` is in bytes.
+        shape: Shape of the gang.
     """
     part = max((shape.total.get(name, 0.0) / cluster[name] for name in ("CPU", "GPU") if cluster.get(name)), default=1.0)
     return SHARE * cluster.get("memory", 8 << 30) * min(1.0, part) / shape.workers

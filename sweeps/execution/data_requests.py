@@ -1,4 +1,4 @@
-"""The data of the trials, each chain fitted once for all that share it; a fit computes, and stands in line for a CPU like a gang."""
+"""Prepare the data of trials. Each preprocessing chain is fitted once, and a fit waits for a CPU in the same queue as trials."""
 
 from __future__ import annotations
 
@@ -12,41 +12,45 @@ from sweeps.core.resources import Shape
 from sweeps.execution.messages import Ended
 from sweeps.execution.worker_pool import Background, WorkerPool
 
-# What Ray raises in a loop that reads what a lost process owned.
+# Exceptions that Ray raises in a loop that reads data whose owner process was lost.
 DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")
-# So long after what may have come of the data actor's death it is seen whether it is dead, in seconds.
+# After a failure that the death of the data actor may have caused, `Fits.lost` waits this long for the actor to die, in seconds.
 LOST_WITHIN = 2.0
 
 
 async def _seen(data_actor: Any) -> int | None:
-    """The data actor's process; None if it is not to be seen from here."""
+    """Return the process id of the data actor; None if the actor runs on another machine."""
     pid = await data_actor.pid.remote()
     return pid if is_alive(pid) else None
 
 
 class Fits:
-    """What the data actor has prepared, and what it is still to prepare. Lives on the pool's event loop.
+    """Data that the data actor has prepared or will prepare. All methods run on the pool's event loop.
 
     Args:
-        workers: where a fit waits for a CPU.
-        spawn: runs a coroutine in the background.
+        workers: Worker pool from which a fit gets a CPU.
+        spawn: Runs a coroutine in the background.
     """
 
     def __init__(self, workers: WorkerPool, spawn: Background):
         self.workers, self.spawn = workers, spawn
         self.data_actor: Any = None
         self._pid: Any = None
-        self._known = asyncio.Event()  # the data actor: calls to an asyncio actor may overtake each other
-        self._made: dict[tuple[str, str], asyncio.Future] = {}  # by variant and chain
-        self._fitting = asyncio.Lock()  # the data actor makes one at a time, and who waits for it holds no CPU
+        self._known = asyncio.Event()  # Set once the data actor is known: calls to the pool may arrive out of order.
+        self._made: dict[tuple[str, str], asyncio.Future] = {}  # By data variant and chain.
+        self._fitting = asyncio.Lock()  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
     def configure(self, data_actor: Any) -> None:
-        """Who prepares; until it is known everything waits."""
+        """Set the data actor. All other methods wait until this is called."""
         self.data_actor, self._pid = data_actor, asyncio.ensure_future(_seen(data_actor))
         self._known.set()
 
     async def lost(self, within: float = LOST_WITHIN) -> bool:
-        """Whether the data actor's process is lost, and with it all that it had prepared; it may just be dying."""
+        """Return whether the data actor's process has died, and with it all data that it had prepared.
+
+        Args:
+            within: Seconds to wait for a process that may be dying. A living process takes all of this time.
+        """
         await self._known.wait()
         pid, give_up = await self._pid, time.monotonic() + within
         while pid is not None and is_alive(pid) and time.monotonic() < give_up:
@@ -54,11 +58,15 @@ class Fits:
         return pid is not None and not is_alive(pid)
 
     async def caused(self, failed: Sequence[Ended]) -> bool:
-        """Whether a trial ended so for the loss of the data actor: ranks that could not start or read their shard are not at fault."""
+        """Return whether the loss of the data actor made an attempt fail.
+
+        Args:
+            failed: Results of the ranks that failed; empty if the workers could not start.
+        """
         return (not failed or any(name in (e.error or "") for e in failed for name in DATA_LOST)) and await self.lost()
 
     async def ahead(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
-        """See `Pool.prefit`."""
+        """Fit chains before the first trial; see `Pool.prefit`."""
         await self._known.wait()
         if warm and not any([await self.data_actor.runs_tasks.remote(chain) for _, chain in fits]):
             self.workers.warm(warm)
@@ -66,7 +74,12 @@ class Fits:
             await asyncio.shield(future)
 
     def of(self, data: dict, chain: tuple) -> asyncio.Future:
-        """A variant of the data passed through a chain; made once for all trials that share it, also when they start together."""
+        """Return the future of a prepared data variant. It is prepared once, also for trials that start at the same time.
+
+        Args:
+            data: The trial's values of the `data` section.
+            chain: The trial's preprocessing steps.
+        """
         key = repr(data), repr(chain)
         if key not in self._made:
             self._made[key] = self.spawn(self._prepare(data, chain))
@@ -74,7 +87,7 @@ class Fits:
 
     @property
     def count(self) -> int:
-        """Chains with a step in them that were fitted."""
+        """Number of chains that were fitted, without empty chains."""
         return sum(f.done() and not f.cancelled() and f.exception() is None for (_, chain), f in self._made.items() if chain != repr(()))
 
     async def _prepare(self, data: dict, chain: tuple) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Nothing of one trial reaches the next: what a warm process is put back to after a trial, and when it is worn and had better go.
+"""Reset a worker's process after each trial, so that a trial cannot affect later ones, and decide when the worker must be closed.
 
-The globals of the user's own modules cannot be put back: a module is imported once, and its globals stay. Neither can what a C library
-keeps inside itself and does not show to Python.
+Two kinds of state cannot be reset. The globals of the user's own modules stay, because a module is imported once. State inside a C
+library stays if Python cannot read it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import psutil
 
 from sweeps.execution import child_processes, leaked_threads
 
-# Beyond what it had after its first trial, a worker may grow by so much: by as much again as it had, but at least a gigabyte.
+# A worker may grow by this much after its first trial. Its memory may also double, if that is more than `MEMORY_GROWTH` bytes.
 MEMORY_GROWTH = 1 << 30
 DESCRIPTOR_GROWTH = 256
 THREAD_GROWTH = 128
 
-# A public function or class of these modules that a loop has replaced is put back. Names that a module fills later are left alone.
+# Public functions and classes of these modules are restored if a loop has replaced them. Names that were not callable before stay.
 PATCHED = (
     *("json", "logging", "math", "os", "os.path", "pickle", "random", "shutil", "signal", "socket", "subprocess", "sys", "threading"),
     *("time", "warnings", "numpy", "torch"),
@@ -45,13 +45,14 @@ _UNKNOWN: Any = object()
 
 @dataclass(frozen=True)
 class Knob:
-    """A global setting of a library that loops are known to turn.
+    """A global setting of a library that loops often change.
 
     Attributes:
-        module: nothing is touched of one that is not imported.
-        get, put: of the module.
-        fresh: what it is in a process that has just imported the module, for a module that a loop imports; `_UNKNOWN` if it is not
-            known.
+        module: Name of the module. The setting is ignored while the module is not imported.
+        get: Returns the setting, given the module.
+        put: Changes the setting, given the module and the value.
+        fresh: Value right after the import of the module. It is restored if the loop has imported the module. `_UNKNOWN` to keep the
+            value that the loop has set.
     """
 
     module: str
@@ -65,12 +66,12 @@ class Knob:
             return self.fresh
         try:
             return self.get(module)
-        except Exception:  # a setting that this build does not have
+        except Exception:  # This build of the module lacks the setting.
             return _UNKNOWN
 
 
 def _attribute(module: str, path: str, fresh: Any = _UNKNOWN) -> Knob:
-    """An attribute somewhere below a module."""
+    """Return the knob of an attribute of a module, or of an object inside it, such as `torch` and `backends.cudnn.benchmark`."""
     *above, last = path.split(".")
 
     def holder(module: Any) -> Any:
@@ -82,7 +83,7 @@ def _attribute(module: str, path: str, fresh: Any = _UNKNOWN) -> Knob:
 
 
 def _options(pandas: Any) -> dict[str, Any]:
-    """The options of pandas by their dotted names."""
+    """Return the options of pandas by their dotted names."""
 
     def flat(options: dict[str, Any], above: str = "") -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -96,13 +97,13 @@ def _options(pandas: Any) -> dict[str, Any]:
 def _set_options(pandas: Any, before: dict[str, Any]) -> None:
     for name, value in _options(pandas).items():
         if name in before and before[name] is not value and before[name] != value:
-            with warnings.catch_warnings():  # some are deprecated
+            with warnings.catch_warnings():  # Setting a deprecated option warns.
                 warnings.simplefilter("ignore")
                 pandas.set_option(name, before[name])
 
 
 def _precision(module: Any) -> tuple[Any, ...]:
-    """The arithmetic of `decimal`, of this thread and of threads to come."""
+    """Return the contexts of `decimal` for this thread and for new threads."""
     return module.getcontext().copy(), module.DefaultContext.copy()
 
 
@@ -146,7 +147,7 @@ KNOBS = (
     Knob("socket", lambda socket: socket.getdefaulttimeout(), lambda socket, value: socket.setdefaulttimeout(value)),
     Knob("gc", lambda gc: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), lambda gc, value: _set_collector(*value)),
     Knob("locale", lambda locale: locale.setlocale(locale.LC_ALL), lambda locale, value: locale.setlocale(locale.LC_ALL, value)),
-    _attribute("multiprocessing.context", "_default_context._actual_context", None),  # None until it is first asked for
+    _attribute("multiprocessing.context", "_default_context._actual_context", None),  # It is None before its first use.
     *(_attribute("sys", name) for name in ("excepthook", "displayhook", "breakpointhook", "unraisablehook")),
     _attribute("threading", "excepthook"),
     Knob("sys", lambda sys: sys.get_int_max_str_digits(), lambda sys, value: sys.set_int_max_str_digits(value)),
@@ -157,7 +158,7 @@ KNOBS = (
     _attribute("ssl", "_create_default_https_context"),
     _attribute("urllib.request", "_opener", None),
     _attribute("logging", "raiseExceptions"),
-    _attribute("logging", "_warnings_showwarning"),  # `captureWarnings` keeps there what it replaces
+    _attribute("logging", "_warnings_showwarning"),  # `captureWarnings` stores the function that it replaces in this attribute.
     Knob("logging", lambda logging: logging.getLogRecordFactory(), lambda logging, value: logging.setLogRecordFactory(value)),
     Knob(
         "torch",
@@ -204,11 +205,11 @@ def _dtype(torch: Any, name: str) -> Any:
 
 @dataclass
 class Left:
-    """What a trial has left behind, known when it has ended.
+    """State that a trial has left in the process. `apart` fills it in when the trial has ended.
 
     Attributes:
-        threads: that it began and that live still.
-        broken: why the process cannot be put back to what it was; None if it is.
+        threads: Threads that the trial started and that are still running.
+        broken: Reason why the process could not be reset completely; None if the reset succeeded.
     """
 
     threads: list[threading.Thread] = field(default_factory=list)
@@ -217,14 +218,18 @@ class Left:
 
 @contextlib.contextmanager
 def apart(mark: str = "") -> Iterator[Left]:
-    """Put the process back, after the trial inside, to what it was before it.
+    """Run a trial in the block, then reset the process to its state before the trial.
 
     Args:
-        mark: in the environment of the processes that the trial starts; see `sweeps.execution.child_processes`.
+        mark: Mark in the environment of the processes that the trial starts; see `sweeps.execution.child_processes`. "" to leave
+            these processes running.
+
+    Yields:
+        An object that is filled in after the block.
     """
     below = child_processes.started() if mark else set()
     if mark:
-        child_processes.end(mark)  # of an attempt whose process was lost
+        child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
     left, running = Left(), set(threading.enumerate())
     bounds, standing = (sys.getrecursionlimit(), sys.getswitchinterval()), _standing()
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
@@ -242,7 +247,7 @@ def apart(mark: str = "") -> Iterator[Left]:
     try:
         yield left
     finally:
-        _put_back_builtins(known)  # first: what follows needs them
+        _put_back_builtins(known)  # First, because the code below needs the builtins.
         _put_back_functions(functions, modules)
         _put_back_modules(modules)
         _put_back_finders(finders)
@@ -250,7 +255,7 @@ def apart(mark: str = "") -> Iterator[Left]:
         sys.setprofile(watching[1])
         for timer, value in timers.items():
             signal.setitimer(timer, *value)
-        if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # before the handlers: a signal that waits goes to the loop's own one
+        if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # Before the handlers: the loop's handler gets pending signals.
             with contextlib.suppress(Exception):
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         left.threads = leaked_threads.left(running)
@@ -259,7 +264,7 @@ def apart(mark: str = "") -> Iterator[Left]:
             *(_closed(streams), _tensorflow_cluster(), leaked_threads.of_the_user(left.threads)),
         )
         left.broken = next(filter(None, why), None)
-        with contextlib.suppress(RecursionError):  # it is deeper in than that
+        with contextlib.suppress(RecursionError):  # The stack is deeper than the old limit now.
             sys.setrecursionlimit(bounds[0])
         sys.setswitchinterval(bounds[1])
         sys.stdin, sys.stdout, sys.stderr = streams
@@ -274,13 +279,13 @@ def apart(mark: str = "") -> Iterator[Left]:
         warnings.filters[:] = filters  # type: ignore[index]
         for knob, value in knobs:
             if value is not _UNKNOWN and (module := sys.modules.get(knob.module)) is not None:
-                with contextlib.suppress(Exception):  # a setting that this build does not have
+                with contextlib.suppress(Exception):  # This build of the module lacks the setting.
                     if knob.get(module) != value:
                         knob.put(module, value)
         _put_back_loggers(loggers)
         if mark:
             child_processes.end(mark, below)
-        modules.clear()  # the collector would go through these two
+        modules.clear()  # Otherwise the garbage collector would scan these two large dicts.
         functions.clear()
         gc.collect()
         empty_cuda()
@@ -288,7 +293,13 @@ def apart(mark: str = "") -> Iterator[Left]:
 
 @dataclass(frozen=True)
 class _Standing:
-    """How the system schedules a thread. `policy` is the scheduler's class and priority; it is None where the system does not tell it."""
+    """How the operating system schedules a thread.
+
+    Attributes:
+        nice: Niceness.
+        cpus: CPUs that the thread may run on; empty if the system does not report them.
+        policy: Scheduling class and priority; None if the system does not report them.
+    """
 
     nice: int
     cpus: frozenset[int]
@@ -302,12 +313,12 @@ def _standing_of(tid: int) -> _Standing:
 
 
 def _standing() -> dict[int, _Standing]:
-    """Return how this thread and the process's first thread are scheduled, by thread id."""
+    """Return the scheduling of this thread and of the process's main thread, by thread id."""
     return {tid: _standing_of(tid) for tid in {threading.get_native_id(), os.getpid()}}
 
 
 def _stand_as(before: dict[int, _Standing]) -> str | None:
-    """Put the scheduling back; why not, if that is not allowed."""
+    """Restore the process's CPU scheduling. Return the reason as text if the system refuses, else None."""
     try:
         for tid, was in before.items():
             now = _standing_of(tid)
@@ -323,7 +334,7 @@ def _stand_as(before: dict[int, _Standing]) -> str | None:
 
 
 def _umask() -> int:
-    """The mask of new files. Where the system tells it, it is not changed for that, as other threads may make files."""
+    """Return the umask. It is read from `/proc` if possible, because `os.umask` changes it for a moment."""
     with contextlib.suppress(OSError, StopIteration), open("/proc/self/status") as status:
         return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
     mask = os.umask(0)
@@ -332,7 +343,7 @@ def _umask() -> int:
 
 
 def _limits() -> dict[int, tuple[int, int]]:
-    """The resource limits of this process."""
+    """Return the soft and hard resource limits of this process, by the constants of `resource`."""
     found = {}
     for name in dir(resource):
         if name.startswith("RLIMIT_"):
@@ -342,7 +353,7 @@ def _limits() -> dict[int, tuple[int, int]]:
 
 
 def _put_back_limits(before: dict[int, tuple[int, int]]) -> str | None:
-    """Put resource limits back; why not, if that is not allowed."""
+    """Restore the resource limits. Return the reason as text if the system refuses, else None."""
     for which, limits in before.items():
         if resource.getrlimit(which) != limits:
             try:
@@ -360,7 +371,11 @@ def _put_back_builtins(before: dict[str, Any]) -> None:
 
 
 def _put_back_handlers(before: dict[Any, Any]) -> str | None:
-    """Put signal handlers back; why not, if a handler was set by C code, which Python cannot set again."""
+    """Restore signal handlers.
+
+    Returns:
+        The reason as text if the loop replaced a handler that C code had set, because Python cannot restore it; else None.
+    """
     for number, handler in before.items():
         if signal.getsignal(number) is not handler:
             if handler is None:
@@ -370,18 +385,19 @@ def _put_back_handlers(before: dict[Any, Any]) -> str | None:
 
 
 def _functions() -> dict[str, dict[str, Any]]:
-    """Return the names of each imported module of `PATCHED`."""
+    """Return a copy of the namespace of each imported module of `PATCHED`, by module name."""
     return {name: dict(vars(module)) for name in PATCHED if isinstance(module := sys.modules.get(name), types.ModuleType)}
 
 
 def _put_back_functions(before: dict[str, dict[str, Any]], modules: dict[str, Any]) -> None:
-    """Put back the public functions and classes that a loop has replaced.
+    """Restore the public functions and classes that a loop has replaced.
 
-    A replacement by an installed package stays if the trial has imported a module of this package: torch and Lightning patch on import.
+    If an installed package made the replacement and the trial imported a module of this package, the replacement stays. The reason is
+    that torch and Lightning replace functions when they are imported.
 
     Args:
-        before: the names of each module, before the trial.
-        modules: that were imported before the trial.
+        before: Namespace of each module before the trial, by module name.
+        modules: Modules that were imported before the trial, by name.
     """
     for module, names in before.items():
         now = vars(modules[module])
@@ -394,13 +410,13 @@ def _put_back_functions(before: dict[str, dict[str, Any]], modules: dict[str, An
 
 
 def _package(value: Any) -> str:
-    """Return the package whose code a function or class is; "" if that is not known."""
+    """Return the name of the package that defines a function or class; "" if it is not known."""
     name = value.__module__ if isinstance(value, type) else getattr(value, "__globals__", {}).get("__name__", "")
     return str(name).split(".")[0]
 
 
 def _put_back_modules(before: dict[str, Any]) -> None:
-    """Undo `sys.modules[name] = None`, which forbids an import."""
+    """Undo each `sys.modules[name] = None` of a loop, which blocks the import of a module."""
     for name in [name for name, module in sys.modules.items() if module is None]:
         if name not in before:
             del sys.modules[name]
@@ -409,7 +425,7 @@ def _put_back_modules(before: dict[str, Any]) -> None:
 
 
 def _put_back_finders(before: list[Any]) -> None:
-    """Put `sys.meta_path` back. A finder of an installed package stays: `six`, for one, needs its own from its import on."""
+    """Restore `sys.meta_path`. Finders that an installed package has added stay, because packages such as `six` need them after import."""
     stay = [f for f in sys.meta_path if f in before or _installed(_package(f if isinstance(f, type) else type(f)))]
     if [f for f in stay if f in before] != before:
         stay = before + [f for f in stay if f not in before]
@@ -417,14 +433,17 @@ def _put_back_finders(before: list[Any]) -> None:
 
 
 def _closed(streams: Iterable[Any]) -> str | None:
-    """Which of Python's streams a loop has closed."""
+    """Return a message that names the standard streams that a loop has closed; None if it has closed none."""
     names = ("sys.stdin", "sys.stdout", "sys.stderr")
     found = [name for name, stream in zip(names, streams, strict=True) if getattr(stream, "closed", False)]
     return f"its loop closed {' and '.join(found)}" if found else None
 
 
 def _tensorflow_cluster() -> str | None:
-    """Why TensorFlow cannot join the cluster of the next trial: a process cannot leave the one that it is in."""
+    """Return a message if TensorFlow in this process has joined a cluster; else None.
+
+    A process cannot leave a TensorFlow cluster, so it cannot join the cluster of another trial.
+    """
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     if getattr(context, "_server_def", None) is None and getattr(context, "_collective_ops_server_def", None) is None:
         return None
@@ -432,7 +451,7 @@ def _tensorflow_cluster() -> str | None:
 
 
 def settle() -> None:
-    """Before the first trial: what is alive now stays alive, so the collector need not look at it after every trial."""
+    """Exempt all objects that exist now from garbage collection, so that the collection after each trial is fast."""
     gc.collect()
     gc.freeze()
 
@@ -440,7 +459,7 @@ def settle() -> None:
 # ---- logging
 
 
-class _Logger(NamedTuple):  # a process has hundreds, and a frozen dataclass takes three times as long to make
+class _Logger(NamedTuple):  # A process has hundreds of loggers, and frozen dataclasses are three times as slow to create.
     handlers: tuple[logging.Handler, ...]
     filters: tuple[Any, ...]
     level: int
@@ -457,7 +476,7 @@ def _loggers() -> dict[str, _Logger]:
 
 
 def _put_back_loggers(before: dict[str, _Logger]) -> None:
-    """Take away what was added. A library that was imported in the meantime keeps the handlers it made for itself."""
+    """Restore all loggers. Loggers of installed packages that the trial has imported keep their handlers and settings."""
     for name, log in [("", logging.getLogger()), *logging.Logger.manager.loggerDict.items()]:
         if not isinstance(log, logging.Logger):
             continue
@@ -478,7 +497,7 @@ def _put_back_loggers(before: dict[str, _Logger]) -> None:
 
 
 def _installed(module: str) -> bool:
-    """Whether a module came from an installed package, and not from the user's folders."""
+    """Return whether a module belongs to an installed package. False if the module is the user's or is not imported."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return "site-packages" in file or "dist-packages" in file
 
@@ -487,7 +506,7 @@ def _installed(module: str) -> bool:
 
 
 def groups() -> frozenset[Any]:
-    """The process groups of this process."""
+    """Return the process groups of torch in this process; empty if there are none."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return frozenset()
@@ -495,13 +514,13 @@ def groups() -> frozenset[Any]:
 
 
 def group_of_one(gpu: bool) -> frozenset[Any]:
-    """Make the process group that Ray Train gives a single worker as well, and the environment that speaks of it, unless it is there.
+    """Create torch's process group of one worker, and set its environment variables, as Ray Train does. An existing group stays.
 
     Args:
-        gpu: the worker has one.
+        gpu: Whether the worker has a GPU.
 
     Returns:
-        The process groups of this process.
+        All process groups of this process.
     """
     import torch.distributed as dist
 
@@ -512,9 +531,12 @@ def group_of_one(gpu: bool) -> frozenset[Any]:
 
 
 def destroy_groups(own: frozenset[Any]) -> None:
-    """Destroy what loops made beside the gang's `own` groups.
+    """Destroy the process groups that loops have created.
 
-    Not before every rank has ended the trial: a rank whose peer has closed the group already would fail in the middle of making it.
+    Call this only after every rank has ended the trial. Otherwise a peer that is still creating the same group would fail.
+
+    Args:
+        own: Process groups of the gang itself, which stay.
     """
     for group in groups() - own:
         with contextlib.suppress(Exception):
@@ -528,7 +550,7 @@ def uses_cuda() -> bool:
 
 
 def empty_cuda() -> None:
-    """Give back the memory that torch caches on the GPU."""
+    """Release the GPU memory that torch caches, and reset its peak statistics. Does nothing if torch has not initialized CUDA."""
     if uses_cuda():
         torch = sys.modules["torch"]
         torch.cuda.empty_cache()
@@ -540,12 +562,12 @@ def empty_cuda() -> None:
 
 @dataclass(frozen=True)
 class Wear:
-    """What a process holds.
+    """Resources that a process uses.
 
     Attributes:
-        memory: resident bytes.
-        descriptors: open ones.
-        threads: alive.
+        memory: Resident memory in bytes.
+        descriptors: Number of open file descriptors.
+        threads: Number of threads.
     """
 
     memory: int
@@ -554,17 +576,17 @@ class Wear:
 
 
 def wear() -> Wear:
-    """Of this process, now."""
+    """Return the resources that this process uses now."""
     process = psutil.Process()
     return Wear(process.memory_info().rss, process.num_fds() if hasattr(process, "num_fds") else 0, process.num_threads())
 
 
 def worn(first: Wear, now: Wear) -> str | None:
-    """Why a worker had better go; None while it is as good as new.
+    """Return which resource of a worker grew too much, as text; None if none did.
 
     Args:
-        first: after its first trial.
-        now: after its latest.
+        first: Resources in use after the worker's first trial.
+        now: Resources in use after its latest trial.
     """
     bounds = {"memory": max(MEMORY_GROWTH, first.memory), "descriptors": DESCRIPTOR_GROWTH, "threads": THREAD_GROWTH}
     for what, bound in bounds.items():

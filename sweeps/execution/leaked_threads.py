@@ -1,4 +1,7 @@
-"""Threads that a loop has left behind, and whether the user's code runs in them: then nothing can keep it from the next trial."""
+"""Find threads that a training loop has left running, and whether they run the user's code.
+
+Such code cannot be stopped. It could change the next trial, so its worker is closed.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ from typing import Any
 
 import sweeps
 
-# Threads that are about to end have so long to do so, all together, in seconds.
+# Total time that threads get to end after the loop has ended, in seconds.
 END_WITHIN = 0.5
 
 
 def left(before: Collection[threading.Thread]) -> list[threading.Thread]:
-    """The threads of this process that were not there before and that live still."""
+    """Return the running threads of this process that are not in `before`, without the current thread."""
     return [t for t in threading.enumerate() if t not in before and t is not threading.current_thread()]
 
 
 def of_the_user(threads: Iterable[threading.Thread]) -> str | None:
-    """Where in the user's code the first of these threads is, that does not end soon; None if none is.
+    """Return a message about the first thread that runs the user's code and does not end within `END_WITHIN` seconds; None if all end.
 
-    A library's own, as the monitor of a progress bar, stay: they know nothing of trials.
+    Threads that run only a library's code, such as the monitor of a progress bar, are ignored, because they do not depend on a trial.
     """
     until = time.monotonic() + END_WITHIN
     for thread in threads:
@@ -40,13 +43,13 @@ def of_the_user(threads: Iterable[threading.Thread]) -> str | None:
 
 
 def place(thread: threading.Thread) -> str | None:
-    """Where in the user's code a thread is, or will be as it wakes up; None if it is not in it."""
+    """Return the line of the user's code that a thread runs, or the user's function that it will call; None if there is neither."""
     frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
         if users(frame.f_code.co_filename):
             return f"at {frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
-    code = _code_of(getattr(thread, "function", None)) or _code_of(getattr(thread, "_target", None))  # a Timer's, a Thread's
+    code = _code_of(getattr(thread, "function", None)) or _code_of(getattr(thread, "_target", None))  # Of a Timer, or of a Thread.
     return f"of {code.co_filename}:{code.co_firstlineno}" if code is not None and users(code.co_filename) else None
 
 
@@ -58,7 +61,7 @@ def _code_of(function: Any) -> CodeType | None:
 
 @functools.lru_cache(maxsize=4096)
 def users(file: str) -> bool:
-    """Whether a file of code is neither Python's nor an installed package's nor ours."""
+    """Return whether a source file is the user's: part of neither Python, nor an installed package, nor sweeps."""
     if file.startswith("<"):
         return False
     path = Path(file).resolve()

@@ -1,12 +1,13 @@
-"""Directs a training loop's own calls of MLflow to the run of its trial, and resets MLflow after each trial.
+"""Direct a training loop's own MLflow calls to the run of its trial, and reset MLflow after each trial.
 
-MLflow asks one function where to log: `get_tracking_uri`, which reads an environment variable. The first time that it does so inside a
-trial, the trial's run is looked up and the variable set. A loop that never asks pays nothing, and MLflow is not imported for it.
+MLflow calls one function to learn where to log: `get_tracking_uri`, which reads an environment variable. At the first such call inside a
+trial, this module finds the trial's run and sets the variable. If a loop never uses MLflow, this module does not import MLflow.
 
-The tracker makes the run, and leaves its id in the trial's folder (`RUN`). A server that does not answer is waited for; then the loop logs
-to a file in the trial's folder. The run's status, end and name are the sweep's alone: what a loop says of these is dropped.
+The tracker creates the run and writes the run's id to a file in the trial's folder (`MLFLOW_RUN`). If the server does not answer in time,
+the loop logs to an SQLite file in the trial's folder. Only the sweep sets the run's status, end time and name; a loop's changes to
+these are dropped.
 
-All that this needs of MLflow's insides is in this file, with tests/execution/test_loop_mlflow.py to say what broke when MLflow changes.
+All uses of MLflow's private parts are in this file. tests/execution/test_loop_mlflow.py shows what a new MLflow version breaks.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from typing import Any
 
 from sweeps.core.sweep_folder import MLFLOW_RUN
 
-# The fluent API of MLflow; when it is imported, all that is put in place here is there.
+# Module of MLflow's fluent API. After its import, all modules that this file patches are imported.
 FLUENT = "mlflow.tracking.fluent"
 URI, RUN_ID = "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"
-# So long a call waits for a server to answer; and, from a server that does, for the trial's run, which the tracker may yet have to make.
+# A call waits this long for the server to answer, and this long for the tracker to create the trial's run, in seconds.
 ANSWER_WITHIN, RUN_WITHIN = 10.0, 60.0
-# The same for a process that has waited in vain before.
+# The same limits for a process in which an earlier trial found no run.
 ANSWER_AGAIN, RUN_AGAIN = 1.0, 5.0
 LOOK_EVERY = 0.1
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
-# MLflow asks a server again for minutes by default.
+# Limits for calls of a server. By default, MLflow retries for minutes.
 BOUNDS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": f"{ANSWER_WITHIN:.0f}"}
-# The calls of a store that log to a run or read it; each takes the run's id first.
+# Methods of a store that log to a run or read a run. The first argument of each is the run's id.
 CALLS = ("log_batch", "log_metric", "log_param", "set_tag", "get_run")
 
 _at_hand: TrialRun | None = None
@@ -52,7 +53,7 @@ _waited_in_vain = False
 
 
 def watch() -> None:
-    """From now on MLflow in this process logs to the run of the trial at hand, whenever it is imported."""
+    """Patch MLflow in this process, now or when it is imported, so that it logs to the run of the running trial."""
     if FLUENT in sys.modules:
         _attach(sys.modules[FLUENT])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -61,18 +62,18 @@ def watch() -> None:
 
 @contextlib.contextmanager
 def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
-    """While this lasts, MLflow logs to this run. Then no run is active, and MLflow's settings are as they were.
+    """Within the block, MLflow logs to this run. Afterwards, end the runs that the loop left active and restore MLflow's settings.
 
     Args:
-        run: of the trial at hand.
-        keep: leave the settings as they are: they are those of a module that is being imported, and hold for all trials.
+        run: Run of the running trial.
+        keep: Whether to keep changed settings. This is for the import of the user's module, whose settings are for all trials.
     """
     global _at_hand
     settings, status = _Settings(), "FINISHED"
     _at_hand = run
     try:
         yield
-    except Exception:  # to be stopped by the scheduler is none
+    except Exception:  # `Stopped` is no Exception: a trial that the scheduler stops has not failed.
         status = "FAILED"
         raise
     finally:
@@ -82,9 +83,9 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
                 _end_runs(fluent, run, status)
                 if not keep:
                     settings.put_back(fluent)
-                elif fluent._active_experiment_id == run.experiment:  # this run's, and not the module's choice
+                elif fluent._active_experiment_id == run.experiment:  # The run set this experiment, not the module.
                     fluent._active_experiment_id = settings.experiment
-        except Exception as e:  # no reason for a trial to fail
+        except Exception as e:  # A trial must not fail because of this.
             run.say(f"MLflow could not be put back to what it was: {type(e).__name__}: {e}")
         finally:
             _at_hand = None
@@ -94,14 +95,15 @@ class TrialRun:
     """The MLflow run that one rank of one trial logs to.
 
     Args:
-        tracking: the sweep's tracking URI; None where there is no MLflow, as in a rerun: then a loop logs to the trial's folder.
-        folder: the trial's.
-        rank: of this process.
+        tracking: The sweep's tracking URI. None if the sweep does not use MLflow, as in a rerun; the loop then logs to the trial's folder.
+        folder: The trial's folder.
+        rank: Rank of this process.
 
     Attributes:
-        uri: where MLflow logs; None before its first call.
-        id: of the run; None before the first call.
-        experiment: the id of the run's experiment.
+        uri: Tracking URI that MLflow logs to; None before the loop's first MLflow call.
+        id: Id of the run; None before the loop's first MLflow call.
+        experiment: Id of the run's experiment; None before the loop's first MLflow call.
+        mirror: Store and run id that replace the run after the server stopped answering; None while the server answers.
     """
 
     def __init__(self, tracking: str | None, folder: str | Path, rank: int):
@@ -109,13 +111,16 @@ class TrialRun:
         self.uri: str | None = None
         self.id: str | None = None
         self.experiment: str | None = None
-        self.mirror: tuple[Any, str] | None = None  # a store and a run of it, in the place of the run: the server went away
+        self.mirror: tuple[Any, str] | None = None
         self._said: set[str] = set()
         self._given = (os.environ.get(URI), os.environ.get(RUN_ID))
         self._lock, self._connecting = threading.RLock(), False
 
     def connect(self) -> None:
-        """Have MLflow log to the trial's run, or to a file if that cannot be reached. Does nothing if the loop has named another place."""
+        """Direct MLflow to the trial's run, or to a file if the run cannot be reached.
+
+        Do nothing if MLflow is directed already, or if the loop has set another tracking URI.
+        """
         with self._lock:
             if self.uri is not None or self._connecting or os.environ.get(URI) not in (self._given[0], self.tracking):
                 return
@@ -142,13 +147,17 @@ class TrialRun:
             fluent._active_experiment_id = self.experiment
 
     def _local(self) -> tuple[str, str, str]:
-        """Make a run in a file in the trial's folder: the store's URI, the ids of the experiment and of the run."""
+        """Create a run in an SQLite file in the trial's folder.
+
+        Returns:
+            The tracking URI of the file, the id of the experiment, and the id of the run.
+        """
         from mlflow.tracking import MlflowClient
 
-        name = f"mlflow-rank-{self.rank}" if self.rank else "mlflow"  # ranks must not make the same tables at once
+        name = f"mlflow-rank-{self.rank}" if self.rank else "mlflow"  # Two ranks cannot create the tables of one file at the same time.
         uri = f"sqlite:///{self.folder.resolve() / name}.db"
         client = MlflowClient(uri)
-        made = client.get_experiment_by_name("trial")  # by an earlier attempt
+        made = client.get_experiment_by_name("trial")  # An earlier attempt may have created the experiment.
         artifacts = (self.folder / f"{name}-artifacts").resolve().as_uri()
         experiment = made.experiment_id if made else client.create_experiment("trial", artifacts)
         run = client.create_run(experiment, run_name=self.folder.name).info.run_id
@@ -167,19 +176,25 @@ class TrialRun:
         return utils.get_tracking_uri() == self.uri and fluent._active_experiment_id in (None, self.experiment)
 
     def forget_outer_run(self) -> None:
-        """A run that whoever started the sweep was in is no run for a trial, unless the loop itself has named it."""
+        """Remove `MLFLOW_RUN_ID` if its value is from the time before the trial: that run belongs to the process that started the sweep."""
         if self._given[1] is not None and os.environ.get(RUN_ID) == self._given[1]:
             del os.environ[RUN_ID]
 
     def calls(self, name: str, plain: Callable[..., Any], given: dict[str, Any]) -> Any:
-        """Make one call of the server's store that is about this run; to a file, from when the server does not answer."""
+        """Call a method of the server's store for this run. If the server stops answering, this and later calls go to a file.
+
+        Args:
+            name: Name of the method, one of `CALLS`.
+            plain: The method without the patch of this module.
+            given: Arguments of the call, by name.
+        """
         if logs_params := name in ("log_batch", "log_param"):
             given = self._without_known(plain, given)
         if self.mirror is None:
             try:
                 return plain(**given)
             except Exception as e:
-                if logs_params and "IntegrityError" in str(e):  # another rank logged the same parameter at the same moment
+                if logs_params and "IntegrityError" in str(e):  # Another rank logged the same parameter at the same time.
                     return plain(**self._without_known(plain, given))
                 if self.tracking is None or answers(self.tracking, ANSWER_AGAIN):
                     raise
@@ -192,12 +207,12 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        """A call without the parameters that the run has with another value: MLflow would refuse the whole call."""
+        """Return the arguments without parameters that the run has with another value, because MLflow would reject the whole call."""
         params = [given["param"]] if "param" in given else given.get("params") or ()
         if not params or self.mirror is not None:
             return given
         known: dict[str, str] = {}
-        with contextlib.suppress(Exception):  # the call itself will say what is wrong
+        with contextlib.suppress(Exception):  # The call itself will report the error.
             known = plain.__self__.get_run(self.id).data.params  # type: ignore[attr-defined]
         others = [p for p in params if known.get(p.key, str(p.value)) != str(p.value)]
         for param in others:
@@ -210,10 +225,11 @@ class TrialRun:
         return {**given, "params": [p for p in params if p not in others]}
 
     def is_run(self, run_id: Any) -> bool:
+        """Return whether an id is that of the trial's run or of the run in a file that replaces it."""
         return self.id is not None and run_id in (self.id, self.mirror and self.mirror[1])
 
     def say(self, line: str) -> None:
-        """Write a line to the trial's log, once, whatever a loop has done to Python's streams."""
+        """Write a line to the trial's log, unless it was written before. This works even if the loop has replaced Python's streams."""
         if line not in self._said:
             self._said.add(line)
             with contextlib.suppress(OSError):
@@ -224,15 +240,16 @@ class TrialRun:
 
 
 def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, str] | None:
-    """Wait for a trial's run.
+    """Wait until the tracker has created the trial's run.
 
     Args:
-        tracking: the sweep's tracking URI.
-        folder: the trial's, where the tracker leaves the run's id.
-        say: is told why there is none.
+        tracking: The sweep's tracking URI.
+        folder: The trial's folder, to which the tracker writes the run's id.
+        say: Writes a line to the trial's log; called with the reason if no run is found.
 
     Returns:
-        `run_id` and `experiment_id`; None if the server does not answer in time, or does not make the run.
+        A dict with `run_id` and `experiment_id`. None if the server does not answer in time, the tracker does not create the run in time,
+        or the database file is not on this node.
     """
     global _waited_in_vain
     within, made_within = (ANSWER_AGAIN, RUN_AGAIN) if _waited_in_vain else (ANSWER_WITHIN, RUN_WITHIN)
@@ -251,14 +268,14 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
 
 
 def _shown(tracking: str) -> str:
-    """A URI that may be logged."""
-    from sweeps.core.secrets import without_password  # a worker whose loop does not use MLflow need not import that
+    """Return a tracking URI without its password, for logs."""
+    from sweeps.core.secrets import without_password  # Imported here, because only workers whose loop uses MLflow need it.
 
     return without_password(tracking)
 
 
 def _noted(folder: Path, shown: str) -> dict[str, str] | None:
-    """What the tracker has left in a trial's folder; None if that is of another server, or nothing."""
+    """Return what the tracker has written to the trial's folder; None if it has written nothing, or for another server."""
     try:
         noted = json.loads((folder / MLFLOW_RUN).read_text())
     except (OSError, ValueError):
@@ -267,12 +284,17 @@ def _noted(folder: Path, shown: str) -> dict[str, str] | None:
 
 
 def _file_of(tracking: str) -> Path | None:
-    """The file of a database of SQLite."""
+    """Return the file of an SQLite tracking URI; None for other URIs."""
     return Path(tracking.partition("///")[2].partition("?")[0]) if tracking.startswith("sqlite") else None
 
 
 def answers(tracking: str, within: float) -> bool:
-    """Whether a server answers. A place of a kind that cannot be asked counts as one that does."""
+    """Return whether a tracking server answers.
+
+    Args:
+        tracking: Tracking URI. For a file, or for a scheme that is not in `PORTS`, the result is True.
+        within: Timeout in seconds.
+    """
     parts = urllib.parse.urlsplit(tracking)
     scheme = parts.scheme.partition("+")[0]
     try:
@@ -282,9 +304,9 @@ def answers(tracking: str, within: float) -> bool:
         elif parts.hostname and scheme in PORTS:
             socket.create_connection((parts.hostname, parts.port or PORTS[scheme]), within).close()
     except urllib.error.HTTPError:
-        return True  # if only to say that it wants a password
+        return True  # The server answers, for example with a request for a password.
     except (OSError, http.client.HTTPException) as e:
-        return isinstance(getattr(e, "reason", e), ssl.SSLError)  # MLflow's client knows how far to trust it
+        return isinstance(getattr(e, "reason", e), ssl.SSLError)  # MLflow's client decides whether to trust the certificate.
     return True
 
 
@@ -292,7 +314,7 @@ def answers(tracking: str, within: float) -> bool:
 
 
 class _Finder(MetaPathFinder):
-    """Attaches to MLflow's fluent API once it is imported."""
+    """Import hook that patches MLflow's fluent API when it is imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != FLUENT:
@@ -311,7 +333,7 @@ class _Finder(MetaPathFinder):
 
 
 def _attach(fluent: Any) -> None:
-    """Have MLflow ask the trial at hand where to log, and which run to start."""
+    """Patch the fluent API, so that the running trial decides where MLflow logs and which run it starts. Later calls do nothing."""
     if hasattr(fluent, "_sweeps_attached"):
         return
     fluent._sweeps_attached = True
@@ -330,7 +352,7 @@ def _attach(fluent: Any) -> None:
 
     @functools.wraps(start)
     def start_run(*args: Any, **kwargs: Any) -> Any:
-        """Start the trial's run where a loop starts a run of its own; below that run where it starts a nested one."""
+        """Use the trial's run when a loop starts a run. A nested run becomes a child of the trial's run."""
         given, run = dict(signature.bind(*args, **kwargs).arguments), _at_hand
         if run is not None:
             run.forget_outer_run()
@@ -344,13 +366,16 @@ def _attach(fluent: Any) -> None:
 
     fluent.start_run = start_run
     top: Any = sys.modules.get("mlflow")
-    if getattr(top, "start_run", None) is start:  # it was imported before
+    if getattr(top, "start_run", None) is start:  # MLflow was imported before the patch.
         top.start_run = start_run
 
 
 def _guard(store: Any) -> None:
-    """Have a store leave the status, the end and the name of the trial's run alone, and log to a file when its server goes away."""
-    if hasattr(store, "_sweeps_guards"):  # MLflow keeps stores, and so does the next trial
+    """Patch a store, so that a loop cannot change the status, end time and name of the trial's run.
+
+    If its server stops answering, the calls for the trial's run go to a file.
+    """
+    if hasattr(store, "_sweeps_guards"):  # MLflow caches stores, so a store serves later trials as well.
         return
     store._sweeps_guards = True
     for name in (*CALLS, "update_run_info"):
@@ -377,16 +402,22 @@ def _guarded(store: Any, name: str) -> Callable[..., Any]:
 
 
 def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
-    """End the runs that a loop has left active, those of its other threads too; the trial's own is ended by the sweep."""
+    """End the runs that a loop has left active in any thread. The sweep ends the trial's run on the server itself.
+
+    Args:
+        fluent: Module of MLflow's fluent API.
+        run: Run of the trial.
+        status: Status for the ended runs: "FINISHED" or "FAILED".
+    """
     for monitor in list(fluent.run_id_to_system_metrics_monitor.values()):
         monitor.finish()
     fluent.run_id_to_system_metrics_monitor.clear()
     left = [active for stack in fluent._active_run_stack.get_all_thread_values().values() for active in stack]
     ends = [active.info.run_id for active in left if run.uri != run.tracking or not run.is_run(active.info.run_id)]
-    if run.uri is not None and run.uri != run.tracking:  # a file, of which no sweep says the end
+    if run.uri is not None and run.uri != run.tracking:  # The run is in a file, so the sweep does not end it.
         ends.append(run.id)
     for run_id in dict.fromkeys(ends):
-        with contextlib.suppress(Exception):  # the loop may have named another server since
+        with contextlib.suppress(Exception):  # The loop may have set another server since.
             fluent.MlflowClient().set_terminated(run_id, status)
     if run.mirror is not None:
         from mlflow.entities import RunStatus
@@ -397,12 +428,12 @@ def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
         with contextlib.suppress(Exception):
             fluent._get_store(run.uri).flush_async_logging()
     for value in vars(fluent).values():
-        if type(value).__name__ == "ThreadLocalVariable":  # active runs and models, the last ones
+        if type(value).__name__ == "ThreadLocalVariable":  # The active run, the last run and the last model.
             value.reset()
 
 
 class _Settings:
-    """What a loop may set of MLflow for its process; the environment is put back by `isolation.apart`."""
+    """MLflow's settings in this process before a trial. `isolation.apart` restores environment variables."""
 
     def __init__(self) -> None:
         self.tracking: str | None = None
@@ -421,7 +452,11 @@ class _Settings:
             self.hooks = {name: list(hooks) for name, hooks in import_hooks._post_import_hooks.items()}
 
     def put_back(self, fluent: Any) -> None:
-        """Undo what a loop has set, and what `autolog` has patched or would patch when a library is imported."""
+        """Restore the settings, revert the patches of `autolog`, and remove its hooks for libraries that are imported later.
+
+        Args:
+            fluent: Module of MLflow's fluent API.
+        """
         from mlflow.tracking._model_registry import utils as registry
         from mlflow.tracking._tracking_service import utils
         from mlflow.utils import autologging_utils, import_hooks

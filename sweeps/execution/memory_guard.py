@@ -1,6 +1,7 @@
-"""Ends the rank that holds most when the memory of this machine runs low, before the kernel ends anything.
+"""Kill the rank that holds the most memory when this machine runs low on memory, before the kernel kills any process.
 
-In place of Ray's own monitor, which looks at who began a task last: that is the pool or a runner, which hold little, and the sweep with it.
+This replaces Ray's own monitor, which kills the process that started a task last. That process may be the pool or a runner, which
+hold little memory, and without which the sweep ends.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ import psutil
 
 log = logging.getLogger(__name__)
 
-# Ray's own settings; a Ray that a sweep starts for itself has no monitor.
-MONITOR, THRESHOLD = "RAY_memory_monitor_refresh_ms", "RAY_memory_usage_threshold"  # the first is "0" there
+# Environment variables of Ray's monitor. The Ray that a sweep starts runs without this monitor: there, MONITOR is "0".
+MONITOR, THRESHOLD = "RAY_memory_monitor_refresh_ms", "RAY_memory_usage_threshold"
 DEFAULT_THRESHOLD = 0.95
-LOOK_EVERY = 0.25  # seconds
+LOOK_EVERY = 0.25  # Seconds between two checks.
 RANKS = ("ray::Worker",)
 
 
 def victim(used: int, total: int, threshold: float, held: dict[int, int]) -> int | None:
-    """Return the process to end; None while there is memory, or if no rank is there to end.
+    """Return the id of the process to kill: the one that holds the most memory. None if memory is not low, or without processes.
 
     Args:
-        used, total: bytes of memory.
-        threshold: the part of `total` that may be used.
-        held: bytes by process.
+        used: Used memory of the machine in bytes.
+        total: Memory of the machine in bytes.
+        threshold: Fraction of `total` above which memory is low.
+        held: Maps the process id of each rank to the memory that it holds, in bytes.
 
     >>> victim(96, 100, 0.95, {1: 10, 2: 50})
     2
@@ -39,10 +41,11 @@ def victim(used: int, total: int, threshold: float, held: dict[int, int]) -> int
 
 
 class Guard:
-    """Watches the memory from the pool's process.
+    """Watches the machine's memory from the pool's process.
 
     Attributes:
-        kills: processes that it has ended.
+        kills: Number of processes that the guard has killed.
+        threshold: Fraction of the memory above which a rank is killed.
     """
 
     def __init__(self) -> None:
@@ -50,8 +53,8 @@ class Guard:
         self.threshold = float(os.environ.get(THRESHOLD) or DEFAULT_THRESHOLD)
 
     async def watch(self) -> None:
-        """Look again and again, for as long as the pool lives."""
-        from ray._private.utils import get_system_memory, get_used_memory  # which know of containers
+        """Check the memory periodically until the pool ends."""
+        from ray._private.utils import get_system_memory, get_used_memory  # Both functions respect the memory limit of a container.
 
         total = get_system_memory()
         while True:
@@ -59,7 +62,7 @@ class Guard:
             used = get_used_memory()
             if used <= self.threshold * total:
                 continue
-            held = _held(psutil.Process(os.getppid()).children())  # by its raylet's children
+            held = _held(psutil.Process(os.getppid()).children())  # The ranks are children of the raylet, like the pool.
             if (pid := victim(used, total, self.threshold, held)) is not None:
                 log.warning(
                     "memory runs low, %.1f of %.1f GB: process %d is ended, which holds %.1f", used / 1e9, total / 1e9, pid, held[pid] / 1e9
@@ -72,7 +75,7 @@ class Guard:
 
 
 def _held(processes: Iterable[psutil.Process]) -> dict[int, int]:
-    """The resident bytes of those that are ranks."""
+    """Return the resident bytes of each process that is a rank, by process id."""
     found = {}
     for process in processes:
         with contextlib.suppress(psutil.Error, IndexError):

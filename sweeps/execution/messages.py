@@ -1,4 +1,4 @@
-"""What the pool and the ranks of a gang tell each other."""
+"""Messages between the driver, the pool, the runners of Ray Tune and the ranks of a gang."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
 
 @dataclass(frozen=True)
 class Job:
-    """What is the same for every trial of a sweep, sent once to each gang.
+    """Settings that all trials of a sweep share. Each worker receives them once, when it starts.
 
     Attributes:
-        sweep: the sweep's name, which a loop sees as its experiment.
-        loop: reference of the training loop.
-        backend: the process group the loop needs.
-        roots: folders that the user's modules are found in.
-        metric, goal: of the objective that leads, see `search.judging`; None if none does.
-        goals: of each objective that loops report, "minimize" or "maximize".
-        asked: every metric that loops have to report.
-        max_t: the step at which a trial ends; None for no bound.
-        rungs: the steps at which the loop waits for a verdict.
-        trial_timeout: seconds that a trial may take on its gangs; None for no bound.
-        milestones: the rungs of PBT: every rank has its checkpoint there when the driver is asked, and trials give way to each other.
-        keep_last: the model that counts is the last step's, whatever the metric says.
-        retry_on: what a trial is tried again for: `lost`, and names of exception classes.
-        tracking: MLflow's tracking URI, where each trial has a run; None if trials have none.
-        keep_latest: checkpoints that a running trial keeps beside its best, at least 1.
-        reuse: "never" closes a gang after each trial.
-        report_timeout: seconds between two reports of a rank, after which its trial fails; None for no bound.
-        heartbeat_timeout: seconds without a heartbeat after which a worker counts as lost.
+        sweep: Name of the sweep. `get_experiment_name()` returns it, followed by the trial's id.
+        loop: Reference of the training loop, as `module:attr`.
+        backend: Name of Ray Train's backend that connects the workers of a gang.
+        roots: Folders that each worker adds to `sys.path`, to import the user's modules.
+        metric: Metric of the main objective, which schedulers compare; None if there is no main objective.
+        goal: "minimize" or "maximize", for `metric`.
+        goals: Maps each objective that loops report to "minimize" or "maximize".
+        asked: Metrics that loops must report: those of all objectives and constraints, without costs.
+        max_t: Step at which every trial ends; None for no limit.
+        rungs: Steps at which a loop waits for the driver's decision.
+        trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
+        milestones: Perturbation steps of PBT. The driver decides when every rank has reported and stored its checkpoint. A trial that
+            continues releases its workers if others wait for workers. Empty without PBT.
+        keep_last: Whether the result is the model of the last step. Otherwise the result is the model with the best metric.
+        retry_on: Causes for another attempt: `lost`, and names of exception classes.
+        tracking: MLflow's tracking URI, where each trial has a run; None if trials have no runs.
+        keep_latest: Number of latest checkpoints that a running trial keeps in addition to its best one, at least 1.
+        reuse: "never" closes the workers after each trial; "auto" keeps them for other trials.
+        report_timeout: Seconds without a report of a rank, after which its trial fails; None for no limit.
+        heartbeat_timeout: Seconds without a heartbeat, after which the pool treats a worker as lost.
     """
 
     sweep: str
@@ -48,7 +50,7 @@ class Job:
     milestones: range | frozenset[int] = range(0)
     keep_last: bool = False
     retry_on: tuple[str, ...] = (LOST,)
-    tracking: str | None = field(default=None, repr=False)  # it may hold a password
+    tracking: str | None = field(default=None, repr=False)  # The URI may contain a password.
     keep_latest: int = 1
     reuse: str = "auto"
     goals: Mapping[str, str] = field(default_factory=dict)
@@ -58,12 +60,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Silence:
-    """A rank that trains and has not reported for long.
+    """A rank whose loop runs but has not reported for a long time.
 
     Attributes:
-        rank: of the gang.
-        seconds: since its latest report, or since the trial began.
-        stack: where its loop stands, as a traceback shows it; "" if the process does not answer.
+        rank: The rank.
+        seconds: Seconds since its latest report, or since the start of the attempt if it has not reported.
+        stack: Stack of the loop's thread, in the format of a traceback; "" if the process did not send it.
     """
 
     rank: int
@@ -77,7 +79,13 @@ class Silence:
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of the labels once the data is read; see `sweeps.trial.Current`."""
+    """Description of the label column, known once the data is read. All attributes are None before that, and without a label.
+
+    Attributes:
+        label: Name of the label column.
+        task: Kind of the task; see `sweeps.trial.Current`.
+        classes: Classes of a classification task; None for a regression.
+    """
 
     label: str | None = None
     task: str | None = None
@@ -86,15 +94,15 @@ class Labels:
 
 @dataclass(frozen=True)
 class Past:
-    """A trial that goes on: what is on record of it.
+    """Recorded state of a trial that is being resumed.
 
     Attributes:
-        attempts: gangs it has been started on.
-        curve: (step, value of the objective) of its reports.
-        checkpoint: the newest; it goes on from there.
-        best: the one that holds the best model.
-        seconds: spent on gangs.
-        lost: attempts that `limits.max_failures` counts; the death of the driver is not counted against it.
+        attempts: Number of attempts that were started.
+        curve: (step, value of the objective) of each report.
+        checkpoint: Latest checkpoint; the trial resumes from it. None if the trial starts from scratch.
+        best: Checkpoint with the best model; None without checkpoints.
+        seconds: Seconds that the trial spent on workers.
+        lost: Number of failed attempts that count towards `limits.max_failures`. Attempts that ended because the driver died do not count.
     """
 
     attempts: int = 0
@@ -107,11 +115,11 @@ class Past:
 
 @dataclass(frozen=True)
 class Data:
-    """What a gang reads of a variant of the data that was passed through a chain.
+    """Preprocessed data that a gang reads: one data variant after one preprocessing chain.
 
     Attributes:
-        shards: for each dataset name, a reference of a materialized Ray Dataset a rank, or one for all.
-        check: the rows for `Current.check`, an object reference of a DataFrame; None without data.
+        shards: Maps each dataset name to references to materialized Ray Datasets: one for each rank, or a single one that all ranks share.
+        check: Object reference of a DataFrame with the rows for `Current.check`; None without data.
     """
 
     shards: dict[str, tuple[Any, ...]]
@@ -120,7 +128,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Place of a worker in a gang, as `ray.train.get_context()` tells it. The default is a gang of one.
+    """Place of a worker in a gang, in the terms of `ray.train.get_context()`. The defaults describe a gang of one.
 
     Attributes:
         rank: Rank in the gang.
@@ -139,11 +147,11 @@ class Ranks:
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a worker tells of itself when it is up.
+    """Description of a worker that has started.
 
     Attributes:
         node: Id of its node.
-        gpus: Ids of the GPUs that Ray gave it.
+        gpus: Ids of the GPUs that Ray assigned to the worker.
         pid: Process id.
     """
 
@@ -154,19 +162,19 @@ class WorkerInfo:
 
 @dataclass(frozen=True)
 class Assignment:
-    """One attempt at a trial, for one rank of a gang.
+    """One attempt at a trial, as the pool assigns it to one rank of a gang.
 
     Attributes:
-        trial: What to run.
-        attempt: 1 for the first.
+        trial: The trial.
+        attempt: Number of the attempt, starting with 1.
         ranks: Place of the worker in the gang.
         folder: Folder for checkpoints and logs of the trial.
-        data_key: Key of the prepared data, with the worker's part of it.
-        cached: Keys of the data that the worker keeps cached, including this one.
-        labels: What is known of the labels.
-        data: The data of the key; None if the worker has it cached.
-        checkpoint: Where to continue; None at the start.
-        seconds: Seconds that earlier attempts took.
+        data_key: Key of the prepared data for this rank; it contains the number of ranks and the rank.
+        cached: Keys of the data that the worker must keep cached, including `data_key`. It deletes all other cached data.
+        labels: Description of the label column.
+        data: The prepared data; None if the worker has cached it already.
+        checkpoint: Checkpoint to continue from; None to start from scratch.
+        seconds: Seconds that earlier attempts spent on workers.
     """
 
     trial: Trial
@@ -183,13 +191,13 @@ class Assignment:
 
 @dataclass(frozen=True)
 class News:
-    """What a rank has to tell since it last did.
+    """Reports and checkpoints of one rank that the pool has not acknowledged yet.
 
     Attributes:
-        rank: who tells.
-        step: reports it has made.
-        reports: rank 0's new reports, in order; empty from the others.
-        checkpoints: those that this rank has persisted its part of.
+        rank: Rank that sends the message.
+        step: Latest step that this rank has reported.
+        reports: New reports of rank 0, in order; empty for other ranks.
+        checkpoints: New checkpoints that this rank has stored its part of.
     """
 
     rank: int
@@ -206,13 +214,13 @@ class Ended:
         rank: The rank.
         state: COMPLETE, PRUNED (stopped at a rung) or FAIL.
         error: The traceback of a FAIL.
-        broken: Why the process can run no other trial; None if it can.
+        broken: Reason why the process cannot run another trial; None if it can.
         disconnected: Whether the loop destroyed the gang's process group.
-        reports: Number of reports of this attempt.
-        refused: A key of the space file and what is wrong with it, if the trial failed for that.
-        final: What `Current.report_final` was given.
+        reports: Number of reports in this attempt.
+        refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
+        final: Metrics of the finished model that the loop passed to `Current.report_final`.
         retry: Whether `limits.retry_on` names the exception.
-        news: What the pool did not know before the end.
+        news: Reports and checkpoints that the pool has not acknowledged.
     """
 
     rank: int
@@ -229,19 +237,19 @@ class Ended:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a runner hears of its trial: new reports, and what is expected of it.
+    """Progress of a trial since its runner last asked the pool.
 
     Attributes:
-        reports: in order, each once.
-        checkpoint: the newest complete one, if there is a new one.
-        best: the checkpoint that holds the best model so far.
-        rung: a step whose verdict the loop waits for; None if it does not wait.
-        state: set when the trial has ended; RUNNING if it was interrupted.
-        error: the traceback of a FAIL.
-        refused: a key of the space file and what is wrong with it, if that is why it failed.
-        final: metrics of the finished model, if it has ended.
-        attempts: gangs it has been started on.
-        seconds: spent on gangs so far.
+        reports: New reports, in order.
+        checkpoint: Latest complete checkpoint if the runner has not received it yet; else None.
+        best: Checkpoint with the best model so far; None without checkpoints.
+        rung: Step at which the loop waits for a decision that the runner has not been asked for yet; else None.
+        state: State of the trial if it has ended; RUNNING if it was interrupted. None while the trial runs.
+        error: Error text of a failed trial, such as its traceback.
+        refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
+        final: Metrics of the finished model that the loop passed to `Current.report_final`.
+        attempts: Number of attempts that were started.
+        seconds: Seconds that the trial has spent on workers.
     """
 
     reports: tuple[Report, ...] = ()
@@ -257,7 +265,7 @@ class Progress:
 
 
 class Stage(enum.Enum):
-    """What a trial that was started is at."""
+    """What a started trial is doing now."""
 
     PREPARING = "preparing data"
     WAITING = "waiting for workers"
@@ -267,16 +275,16 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True)
 class Usage:
-    """What the pool holds of the cluster and what its trials are at, to be looked at.
+    """Resources in use and the stage of each active trial, which the pool sends to the driver.
 
     Attributes:
-        total: all resources there are.
-        busy: what trials and fits hold.
-        warm: what idle gangs hold, and those that are closing.
-        fits: preprocessors fitted.
-        stages: of each trial on its way; with the step at which it waits for a verdict, if it does.
-        seconds: that each of these has spent on gangs.
-        silent: what is to be said of ranks of these that have not reported for long.
+        total: All resources of the cluster.
+        busy: Resources that trials and fits hold.
+        warm: Resources that idle workers and closing workers hold.
+        fits: Number of preprocessing chains that were fitted.
+        stages: Maps the id of each active trial to its stage and the step at which it waits for a decision (None if it does not wait).
+        seconds: Maps the id of each active trial to the seconds that it has spent on workers.
+        silent: Maps the ids of active trials to a text about their ranks that have not reported for a long time.
     """
 
     total: dict[str, float]

@@ -12,7 +12,7 @@ QUOTED = 100
 
 
 def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the metrics without nesting.
+    """Return the metrics without nested dicts. The name of a nested metric is the path of its keys, joined by dots.
 
     >>> flatten({"a": {"b": 1}})
     {'a.b': 1}
@@ -24,7 +24,7 @@ def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics that are numbers as floats, also those of NumPy and tensors with one element."""
+    """Return the metrics that are numbers, as floats. NumPy scalars and tensors with one element are numbers; booleans are not."""
     numbers = {}
     for name, value in metrics.items():
         if isinstance(value, bool) or not hasattr(value, "__float__"):
@@ -35,7 +35,12 @@ def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | None:
-    """Return the objective whose value is infinite on the good side; None if there is none.
+    """Return the first objective whose value is infinitely good; None if there is no such objective.
+
+    Args:
+        metrics: Maps names to reported values.
+        goals: Maps each objective's metric to "minimize" or "maximize".
+
 
     >>> unbeatable({"loss": float("-inf")}, {"loss": "minimize"})
     'loss'
@@ -47,9 +52,9 @@ def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | 
 
 
 def quote(value: Any) -> str:
-    """Return a value for a message, at most `QUOTED` characters of it."""
+    """Format a value for an error message, cut to `QUOTED` characters."""
     try:
         text = repr(value)
-    except Exception as e:  # An integer of more than 4,300 digits, or a class of the user.
+    except Exception as e:  # Python refuses to print integers of more than 4,300 digits, and a user's `__repr__` may raise.
         text = f"a {type(value).__name__} that cannot be shown ({type(e).__name__})"
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."

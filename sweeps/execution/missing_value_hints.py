@@ -1,4 +1,4 @@
-"""The way out of a loop's error about missing values, which are left by the preprocessor."""
+"""Explain errors of a loop that come from missing values in the prepared data."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ _SAYS = re.compile(r"\bnans?\b|missing values?|null values?", re.IGNORECASE)
 
 
 def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any]) -> str | None:
-    """Say in a line which prepared columns have missing values, and which step prevents it; None for an error of another kind.
+    """Return a line that names the prepared columns with missing values and a preprocessing step that fills them.
 
     Args:
-        error: what the loop raised.
-        shards: those that the loop has read, by name.
-        steps: the trial's chain.
+        error: Exception that the loop raised.
+        shards: Maps the name of each dataset that the loop has read to its shard.
+        steps: Preprocessing steps of the trial.
+
+    Returns:
+        The line. None if the error does not mention missing values, or if no shard has missing values.
     """
     if not _SAYS.search(str(error)):
         return None
     missing: dict[str, list[str]] = {}
-    with contextlib.suppress(Exception):  # the loop's own error matters more
+    with contextlib.suppress(Exception):  # A failure here must not hide the loop's own error.
         for name, shard in shards.items():
             frame = shard.materialize().to_pandas()
             if columns := [f"`{column}`" for column in frame.columns if frame[column].isna().any()]:

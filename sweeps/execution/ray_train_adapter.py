@@ -1,12 +1,15 @@
-"""The one place that knows Ray Train's insides: it puts a trial where Ray Train keeps its session.
+"""Connect the functions of `ray.train` and `ray.tune` in a training loop to the running trial.
 
-`ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context`, imported by name or not, all go through one object,
-`TrainFnUtils` ("This class can be patched if new user APIs behaviors is wanted"). Around each trial we put our own subclass in its
-place. `ray.tune.report` and the rest of Tune's functions, and the older `ray.air.session`, all go through another object, the
-session of Ray Train's first version; each trial has one of those too. Both are private all the same
-(ray/train/v2/_internal/execution/train_fn_utils.py, ray/train/_internal/session.py), hence in this file alone, with
-tests/execution/test_seam.py to say what broke when Ray changes. So are the network parameters of Ray's LightGBM backend, and the
-executor of Ray Data, which is asked to refuse what would hang, and its statistics.
+`ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context` all use one object, an instance of `TrainFnUtils`. Ray documents
+that this class may be patched. While a trial runs, an instance of the subclass `Utils` takes its place.
+
+`ray.tune.report`, Tune's other functions and the older `ray.air.session` use another object, the session of Ray Train's first version.
+While a trial runs, a `TuneSession` takes its place.
+
+Both objects are private parts of Ray (ray/train/v2/_internal/execution/train_fn_utils.py, ray/train/_internal/session.py). This is the only
+module that replaces them. The contract test, tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
+
+The module also patches Ray Data's executor, to reject transformations that would hang, and turns off Ray Data's statistics.
 """
 
 from __future__ import annotations
@@ -34,61 +37,80 @@ from sweeps.execution.messages import Ranks
 
 
 class Session(Protocol):
-    """What this module asks of the running trial; `trial_session.TrialSession` is the real one."""
+    """Interface of a running trial that this module uses. `trial_session.TrialSession` implements it.
+
+    Attributes:
+        name: Name of the sweep and id of the trial.
+        folder: The trial's folder.
+        ranks: Place of this process in its gang.
+    """
 
     name: str
     folder: str
     ranks: Ranks
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
-        """Record a report."""
+        """Record a report of the loop."""
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
-        """Return the checkpoint to continue from."""
+        """Return the checkpoint to continue from; None at the start."""
 
     def shard(self, name: str) -> Any:
         """Return this rank's part of a dataset."""
 
     def exchange(self, value: Any) -> list[Any]:
-        """Wait for a value of every rank; return all values by rank."""
+        """Wait until every rank has given a value; return all values, ordered by rank."""
 
 
 class Context(TrainContext):
-    """What `ray.train.get_context()` returns: the ranks of the gang, and name and folder of the trial.
+    """Object that `ray.train.get_context()` returns. It has the place in the gang, and the name and folder of the trial.
 
     Args:
         ranks: Place of this process in its gang.
-        session: The trial; None between trials, when backends connect a gang.
+        session: The running trial; None between trials, while a backend connects a gang.
     """
 
     def __init__(self, ranks: Ranks, session: Session | None = None):
         self._ranks, self._session = ranks, session
 
     def get_experiment_name(self) -> str:
+        """Return the name of the sweep and the id of the trial; "" between trials."""
         return "" if self._session is None else self._session.name
 
-    def get_trial_name(self) -> str:  # Ray deprecated these two with Train V2; its older tutorials still call them.
+    def get_trial_name(self) -> str:  # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call them.
+        """Return the same name as `get_experiment_name`."""
         return self.get_experiment_name()
 
     def get_trial_id(self) -> str:
+        """Return the same name as `get_experiment_name`."""
         return self.get_experiment_name()
 
     def get_world_size(self) -> int:
+        """Return the number of workers in the gang."""
         return self._ranks.world_size
 
     def get_world_rank(self) -> int:
+        """Return the rank in the gang."""
         return self._ranks.rank
 
     def get_local_rank(self) -> int:
+        """Return the rank among the gang's workers on this node."""
         return self._ranks.local_rank
 
     def get_local_world_size(self) -> int:
+        """Return the number of the gang's workers on this node."""
         return self._ranks.local_world_size
 
     def get_node_rank(self) -> int:
+        """Return the rank of this node among the gang's nodes."""
         return self._ranks.node_rank
 
     def get_storage(self) -> StorageContext:
+        """Return a storage context for the trial's folder.
+
+        Raises:
+            RuntimeError: No trial is running.
+        """
         if self._session is None:
             raise RuntimeError("there is no storage between trials")
         folder = Path(self._session.folder)
@@ -96,11 +118,11 @@ class Context(TrainContext):
 
 
 class Utils(TrainFnUtils):
-    """What all functions of `ray.train` go through.
+    """Implementation of the functions of `ray.train` in a worker.
 
     Args:
         ranks: Place of this process in its gang.
-        session: The trial; None between trials.
+        session: The running trial; None between trials.
     """
 
     def __init__(self, ranks: Ranks, session: Session | None = None):
@@ -108,7 +130,11 @@ class Utils(TrainFnUtils):
 
     @property
     def session(self) -> Session:
-        """The trial."""
+        """The running trial.
+
+        Raises:
+            RuntimeError: No trial is running.
+        """
         if self._session is None:
             raise RuntimeError("no trial is running in this process")
         return self._session
@@ -123,6 +149,17 @@ class Utils(TrainFnUtils):
         checkpoint_upload_fn=None,
         validation=False,
     ) -> None:
+        """Implement `ray.train.report`.
+
+        Args:
+            metrics: Dict of metrics.
+            checkpoint: A `ray.train.Checkpoint`; None to report without one.
+            checkpoint_dir_name: Passed to `checkpoint_upload_fn`; otherwise ignored.
+            checkpoint_upload_mode: Ignored. Checkpoints are copied before the call returns.
+            delete_local_checkpoint_after_upload: Whether to delete the reported folder after the copy.
+            checkpoint_upload_fn: Function that uploads the checkpoint and returns the uploaded one; None to copy it without upload.
+            validation: Ignored.
+        """
         if checkpoint is not None and checkpoint_upload_fn is not None:
             checkpoint = checkpoint_upload_fn(checkpoint, checkpoint_dir_name or "checkpoint")
         self.session.report(metrics, checkpoint)
@@ -130,35 +167,47 @@ class Utils(TrainFnUtils):
             shutil.rmtree(checkpoint.path, ignore_errors=True)
 
     def get_checkpoint(self):
+        """Return the checkpoint to continue from; None at the start."""
         return self.session.checkpoint()
 
     def get_dataset_shard(self, dataset_info):
+        """Return this rank's part of the dataset whose name is in `dataset_info`."""
         return self.session.shard(dataset_info.dataset_name)
 
     def get_context(self) -> TrainContext:
+        """Return the context of the trial."""
         return Context(self._ranks, self._session)
 
     def get_all_reported_checkpoints(self, *args, **kwargs):
+        """Return an empty list: workers do not store the list of reported checkpoints."""
         return []
 
     def get_preemption_info(self):
+        """Return None, which means that the worker is not about to be preempted."""
         return None
 
     def is_distributed(self) -> bool:
+        """Return whether the gang has several workers."""
         return self._ranks.world_size > 1
 
     def barrier(self) -> None:
+        """Wait until every rank has called this method."""
         self.session.exchange(None)
 
     def broadcast_from_rank_zero(self, data: Any) -> Any:
+        """Return the `data` of rank 0 on every rank."""
         return self.session.exchange(data if self._ranks.rank == 0 else None)[0]
 
 
 class TuneSession:
-    """A trial as Tune's functions and callbacks and `ray.air.session` see it.
+    """Session through which Tune's functions, callbacks and `ray.air.session` reach the running trial.
 
-    Has what `ray.train._internal.session` reads of its `_TrainSession`. `world_rank` is a number, though a Tune function has none:
-    without it `ray.train.report` would be refused, which a loop may call as well.
+    It has all attributes of a `_TrainSession` that `ray.train._internal.session` reads. A Tune function has no world rank, but here
+    `world_rank` is a number. Without a number, Ray would reject calls of `ray.train.report` in the same loop.
+
+    Args:
+        session: The running trial.
+        context: Context of the trial, as `ray.train.get_context()` returns it.
     """
 
     metadata = None
@@ -172,33 +221,39 @@ class TuneSession:
         self.node_rank = context.get_node_rank()
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None = None) -> None:
+        """Record a report of the loop."""
         self._session.report(metrics, checkpoint)
 
     @property
     def loaded_checkpoint(self) -> ray.train.Checkpoint | None:
+        """The checkpoint to continue from; None at the start."""
         return self._session.checkpoint()
 
     def get_dataset_shard(self, dataset_name: str | None = None) -> Any:
+        """Return this rank's part of a dataset; without a name, of the train dataset."""
         return self._session.shard(dataset_name or ray.train.TRAIN_DATASET_KEY)
 
     @property
     def storage(self) -> StorageContext:
+        """Storage context for the trial's folder."""
         return self._context.get_storage()
 
     @property
     def trial_resources(self) -> Any:
+        """Placement group factory with one bundle for each worker of the gang."""
         from ray.tune import PlacementGroupFactory
 
         return PlacementGroupFactory([ray.get_runtime_context().get_assigned_resources()] * self.world_size)
 
 
 class Shard(DataIteratorImpl):
-    """What `get_dataset_shard` gives of a Ray Dataset in memory: it is read where it lies.
+    """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory and is read without another execution.
 
-    Ray's own would run an executor to materialize it once more, which starts an actor for the cluster's autoscaling.
+    Ray's own class would execute the dataset again, which starts an actor for the cluster's autoscaling.
     """
 
     def materialize(self):
+        """Return the dataset of this shard, which is already in memory."""
         return self._base_dataset
 
     def __getattr__(self, name: str) -> Any:
@@ -208,13 +263,13 @@ class Shard(DataIteratorImpl):
 
 
 class LazyData(RuntimeError, AttributeError):
-    """A loop has Ray Data transform rows: its tasks would wait for a CPU that the gangs hold until the trial ends.
+    """Raised when a loop transforms a Ray Dataset. The tasks would wait for a CPU that workers hold until the trial ends.
 
-    An AttributeError as well, so that `hasattr` of what a shard has not says False.
+    The class is also an AttributeError, so that `hasattr(shard, name)` is False for the methods that a shard lacks.
     """
 
 
-# What else of a Dataset runs tasks: none of it goes through the executor.
+# Methods of a Dataset that run Ray tasks without the executor.
 TASKS = ("split", "split_at_indices", "split_proportionately", "train_test_split", "to_arrow_refs", "to_numpy_refs", "to_pandas_refs")
 REFUSAL = "shards are ready to be read; a transformation of a Ray Dataset inside a loop would wait for CPUs that the trials hold"
 INSTEAD = "put it into `space.preprocessor`, or transform what `to_pandas()` or a batch gives"
@@ -222,14 +277,15 @@ SHUFFLE = "pass `local_shuffle_buffer_size` to `iter_batches` or `iter_torch_bat
 
 
 def _instead(what: str) -> str:
-    """What a loop can do in place of a transformation."""
+    """Return the advice that replaces a transformation."""
     return SHUFFLE if "shuffle" in what.lower() else INSTEAD
 
 
 def read_data_in_place() -> None:
-    """From now on a Ray Dataset can be read in this process but not transformed, which would hang; and what is read is not counted.
+    """Patch Ray Data in this process, so that a loop can read a Ray Dataset but gets `LazyData` when it transforms one.
 
-    Ray Data would start an actor for counting it, two seconds of a core.
+    A transformation would hang. Statistics of iterations are turned off, because Ray Data would start an actor for them, which takes
+    two seconds on one core.
     """
     executor: Any = StreamingExecutor
     manager: Any = _StatsManager
@@ -242,7 +298,7 @@ def read_data_in_place() -> None:
         return refuse
 
     def execute(self: Any, dag: Any, *args: Any, **kwargs: Any) -> Any:
-        reads = dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag  # `take` and `show` slice, without a task
+        reads = dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag  # `take` and `show` slice without a task.
         if not isinstance(reads, InputDataBuffer):
             refused(" -> ".join(op.name for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer)))()
         return plain(self, dag, *args, **kwargs)
@@ -254,7 +310,10 @@ def read_data_in_place() -> None:
 
 
 def refuse_shutdown() -> None:
-    """From now on `ray.shutdown()` is refused in this process: it is a worker, and `ray.train` would start a Ray of its own in it."""
+    """Patch `ray.shutdown` in this process, so that it raises an exception.
+
+    After a shutdown, this process would no longer be a worker, and `ray.train` would start another Ray in it.
+    """
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("ray.shutdown() inside a training loop would end its worker; leave it out")
@@ -263,13 +322,17 @@ def refuse_shutdown() -> None:
 
 
 def set_ranks(ranks: Ranks | None) -> None:
-    """Tell `ray.train` in this process its place in a gang, between trials; None if it is in no gang."""
+    """Set the place that `ray.train.get_context()` reports in this process between trials.
+
+    Args:
+        ranks: Place in the gang; None if this process belongs to no gang.
+    """
     set_train_fn_utils(None if ranks is None else Utils(ranks))
 
 
 @contextlib.contextmanager
 def in_place(session: Session) -> Iterator[None]:
-    """While this lasts, the functions of `ray.train`, `ray.tune` and `ray.air.session` in this process use `session`."""
+    """Within the block, the functions of `ray.train`, `ray.tune` and `ray.air.session` in this process use `session`."""
     utils = Utils(session.ranks, session)
     set_train_fn_utils(utils)
     place: Any = first_version

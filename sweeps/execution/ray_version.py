@@ -1,7 +1,7 @@
-"""Which versions of Ray the contract test has passed.
+"""Ray versions on which the contract test has passed, and a warning for other versions.
 
-`ray_train_adapter` and `cluster` use private parts of Ray. The contract test, tests/execution/test_ray_train_adapter.py, says what
-broke when Ray changes. After it passes on a new version, raise `TESTED` here and the bounds of `ray` in pyproject.toml.
+`ray_train_adapter` and `cluster` use private parts of Ray. The contract test, tests/execution/test_ray_train_adapter.py, shows
+what a new Ray version breaks. After the test passes on a new version, update `TESTED` here and the bounds of `ray` in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TESTED = ("2.60",)
 
 
 def warning_for(version: str) -> str | None:
-    """Return the warning for a Ray version that the contract test has not passed; None for a tested version.
+    """Return the warning for a Ray version on which the contract test has not passed; None for a tested version.
 
     >>> warning_for("2.60.1") is None
     True

@@ -1,4 +1,4 @@
-"""Tune's runners, as the pool sees them: which are up, and whether a trial's end should wait for one that is on its way."""
+"""Runners of Ray Tune that are running, and when a trial may end although a runner is still starting."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ import contextlib
 import time
 from collections.abc import Callable
 
-# A runner that takes longer to start is not waited for, in seconds.
+# The end of a trial waits this long for a runner that starts, in seconds.
 UP_WITHIN = 10.0
 
 
 class RunnerSlots:
-    """The runners that are up.
+    """Runners that are running, compared with the number of slots.
 
-    Tune gives a runner that becomes free to the trial that waits longest, and kills the one that it was starting for that trial. Of several
-    slots with trials shorter than such a start (a second or two of a core) only one would ever have a runner, and Tune would start and kill
-    others as long as the sweep lasts. So ends are held back until as many runners are up as there are slots.
+    When a runner becomes free, Tune gives it to the trial that has waited longest, and kills the runner that was starting for that trial.
+    If trials are shorter than the start of a runner (a second or two on one core), only one runner would ever run. Tune would start and
+    kill others until the end of the sweep. To prevent this, trials do not end before there is a runner in each slot.
+
+    Attributes:
+        up: Names of the runners that are running.
+        slots: Number of slots; None before the first runner has started.
+        changed: Set when a runner starts or ends.
     """
 
     def __init__(self) -> None:
@@ -25,7 +30,13 @@ class RunnerSlots:
         self.changed = asyncio.Event()
 
     def came(self, runner: str, slots: int, before: str | None) -> None:
-        """A runner takes up a trial, from one `before` if that was lost."""
+        """Record that a runner starts to follow a trial.
+
+        Args:
+            runner: Name of the runner.
+            slots: Number of runners that Tune runs at the same time.
+            before: Name of the runner that followed the trial before and was lost; None for the trial's first runner.
+        """
         if self.slots is None:
             self.slots = slots
         if before is not None:
@@ -34,16 +45,20 @@ class RunnerSlots:
         self.changed.set()
 
     def went(self, runner: str) -> None:
-        """Tune has no more use for a runner."""
+        """Record that Tune has ended a runner."""
         self.up.discard(runner)
         self.changed.set()
 
     async def complete(self, coming: Callable[[], bool]) -> None:
-        """Wait until every slot has its runner, or none is coming any more."""
+        """Wait until every slot has a runner, or no further runner will start.
+
+        Args:
+            coming: Returns whether a runner is still starting.
+        """
         until = time.monotonic() + UP_WITHIN
         while self.slots is not None and len(self.up) < self.slots and coming():
             if (left := until - time.monotonic()) <= 0:
-                self.slots = len(self.up)  # nobody waits for it twice
+                self.slots = len(self.up)  # Later calls do not wait for this runner again.
                 return
             self.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):

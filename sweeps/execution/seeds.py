@@ -1,4 +1,4 @@
-"""The seeds of a trial: `random`, NumPy, and torch where the loop uses it, which it may import in the middle."""
+"""Seed `random`, NumPy and torch for a trial. A loop may import torch after it has started."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from typing import Any
 
 @contextlib.contextmanager
 def seeded(seed: int, threads: int) -> Iterator[None]:
-    """Seed `random`, NumPy and torch. Where nothing has imported torch it is seeded in the moment that the loop inside does.
+    """Seed `random`, NumPy and torch for the block inside.
 
-    A gang's first trial would have other numbers than its later ones, which find torch imported.
+    If torch is not imported yet, it is seeded when the block imports it. Without this, the first trial of a worker would get other random
+    numbers than later trials, which start with torch imported.
 
     Args:
-        seed: of the trial, 0 <= seed < 2**64.
-        threads: that torch computes with.
+        seed: Seed of the trial, 0 <= seed < 2**64.
+        threads: Number of threads that torch computes with.
     """
     import numpy as np
 
@@ -39,12 +40,12 @@ def seeded(seed: int, threads: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # torch was imported
+        with contextlib.suppress(ValueError):  # The finder has removed itself, as torch was imported.
             sys.meta_path.remove(finder)
 
 
 class _Torch(MetaPathFinder):
-    """Calls `prepare` with torch once it is imported."""
+    """Import hook that calls `prepare` with the module torch after torch is imported."""
 
     def __init__(self, prepare: Any):
         self.prepare = prepare

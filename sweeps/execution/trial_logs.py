@@ -1,4 +1,4 @@
-"""A log file a trial, though a warm worker runs many: what a rank's process prints while it runs a trial goes to that trial's folder."""
+"""Write the output of each trial into the trial's folder: one log file for each rank, although a worker runs many trials."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-# Folder of a trial's logs in the trial's folder, and a rank's file in it.
+# Name of the folder with the logs, in the trial's folder.
 LOGS = "logs"
-# A log that has grown larger keeps its first and its last part, in bytes.
+# A log larger than `LARGEST` bytes is cut to its first `FIRST` bytes and its last `LAST` bytes.
 LARGEST, FIRST, LAST = 10 * 2**20, 2**20, 4 * 2**20
 
 
 def log_of(folder: str | Path, rank: int) -> Path:
-    """The log of one rank of a trial."""
+    """Return the path of the log of one rank, in the trial's folder."""
     return Path(folder, LOGS, f"rank-{rank}.log")
 
 
 @contextlib.contextmanager
 def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
-    """While this lasts, whatever this process prints is appended to the file: Python's streams, loggers and native libraries alike.
+    """Within the block, append all output of this process to a file: the output of Python's streams, of loggers and of native libraries.
 
-    It is done to the file descriptors 1 and 2, which all of them share; replacing `sys.stdout` would miss XGBoost's own lines and
-    every handler that was made earlier.
+    This redirects the file descriptors 1 and 2, which all of these share. Replacing `sys.stdout` would miss the lines that XGBoost's native
+    code prints, and the output of existing logging handlers.
 
     Args:
-        path: the file; its folder is made.
-        title: a line that begins the attempt.
+        path: The file. Its folder is created.
+        title: First line of the attempt in the log.
 
     Yields:
-        A function that adds a line of our own, whatever a loop has done to Python's streams.
+        A function that writes a line to the log. It works even if the loop has closed or replaced Python's streams.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    streams = (sys.stdout, sys.stderr)  # a loop may put others in their place, and leave what it printed in these
+    streams = (sys.stdout, sys.stderr)  # A loop may replace `sys.stdout` while this stream still has unwritten output.
     log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     kept = {number: os.dup(number) for number in (1, 2)}
     _flush(*streams)
@@ -46,7 +46,7 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
 
     def say(line: str) -> None:
         _flush(*streams)
-        os.write(log, f"--- {line}\n".encode(errors="replace"))  # a loop may have closed its standard output
+        os.write(log, f"--- {line}\n".encode(errors="replace"))  # Not by `print`: the loop may have closed `sys.stdout`.
 
     try:
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")
@@ -61,12 +61,12 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
 
 
 def shorten(log: int | Path) -> None:
-    """Cut the middle out of a log that is larger than `LARGEST`.
+    """Remove the middle part of a log that is larger than `LARGEST`.
 
-    Processes may go on appending to it; what they write in the moment of the cut may be lost with the rest.
+    Other processes may append to the log at the same time. Lines that they write during the cut may be lost.
 
     Args:
-        log: a file, or the descriptor of one that is open for reading and appending.
+        log: Path of the log, or a descriptor that is open for reading and appending.
     """
     if isinstance(log, Path):
         with contextlib.suppress(OSError):
@@ -89,10 +89,10 @@ def shorten(log: int | Path) -> None:
 
 
 def _flush(*streams: Any) -> None:
-    """Write out what Python's streams and C's hold back."""
+    """Flush the given streams, `sys.stdout`, `sys.stderr`, and C's standard output."""
     for stream in dict.fromkeys((*streams, sys.stdout, sys.stderr)):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # a loop may have closed or replaced them
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # A loop may have closed or replaced the streams.
             stream.flush()
-    with contextlib.suppress(ValueError):  # where C's library names it otherwise
+    with contextlib.suppress(ValueError):  # This C library has another name for `stdout`.
         c = ctypes.CDLL(None)
         c.fflush(ctypes.c_void_p.in_dll(c, "stdout"))

@@ -1,7 +1,9 @@
-"""The book of one trial: what its ranks told, what its runner has heard, which checkpoints count. No Ray, no waiting.
+"""Progress of one trial: the reports that its ranks sent, the reports that its runner has received, and the valid checkpoints.
 
-News may come twice and may overtake each other: Ray does not keep the order of calls to an asyncio actor, and a rank tells everything
-again until it knows that it arrived. So news always reach back to the last that was acknowledged, and the book takes each thing once.
+The module is pure: it does not use Ray and never waits.
+
+Messages from ranks may arrive twice or out of order. Ray does not preserve the order of calls to an asyncio actor, and a rank resends each
+report and checkpoint until the pool acknowledges it. `TrialProgress` records each report and each checkpoint once.
 """
 
 from __future__ import annotations
@@ -14,23 +16,27 @@ from sweeps.core.checkpoint_files import newest_checkpoints
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.messages import News, Past, Progress
 
-# The step of a rank that has ended: whatever it had to persist, it has.
+# Step that is recorded for a rank that has ended. It is above every real step, so no checkpoint waits for the rank.
 ENDED = 10**12
 
 
 @dataclass
 class TrialProgress:
-    """What is known of a trial over all its attempts.
+    """Progress of a trial over all its attempts.
 
     Attributes:
-        workers: ranks of its gang.
-        metric: the one that leads; None if none does, and then the newest checkpoint is the best.
-        minimize: whether smaller is better.
-        keep_latest: checkpoints that are kept beside the best one, at least 1.
-        checkpoint: the newest that every rank has done its part of; a retry goes on from it.
-        best: the one that holds the best model.
-        rung: the step at which rank 0 waits for a verdict that the driver has not given.
-        state, error, refused, final: how it ended; None or {} while it runs.
+        workers: Number of ranks.
+        metric: Metric that decides which checkpoint is the best; None if the latest checkpoint is the best.
+        minimize: Whether smaller values of the metric are better.
+        keep_latest: Number of latest checkpoints that are kept in addition to the best one, at least 1.
+        attempt: Number of the current attempt; 0 before the first.
+        checkpoint: Latest complete checkpoint, to which every rank has contributed its part. The next attempt continues from it.
+        best: Checkpoint with the best model.
+        rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
+        state: State after the end of the trial; None while it runs.
+        error: Error text of a failed trial.
+        refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
+        final: Metrics of the finished model; empty while the trial runs.
     """
 
     workers: int
@@ -45,22 +51,22 @@ class TrialProgress:
     error: str | None = None
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
-    _stored: dict[str, None] = field(default_factory=dict)  # paths of whole checkpoints on disk, the newest last
-    _named: set[str] = field(default_factory=set)  # those that the record may name
-    _told: set[str] = field(default_factory=set)  # those that it names once it has what was heard last
+    _stored: dict[str, None] = field(default_factory=dict)  # Paths of the complete checkpoints on disk, the latest one last.
+    _named: set[str] = field(default_factory=set)  # Paths of the checkpoints that the driver's record may name.
+    _told: set[str] = field(default_factory=set)  # Paths that the record names after the driver stores the last progress.
     _seen: int = 0
     _values: dict[int, float] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
-    _failed: dict[int, int] = field(default_factory=dict)  # how far the ranks came that have raised
+    _failed: dict[int, int] = field(default_factory=dict)  # Latest step of each rank that has raised an exception.
     _parts: dict[int, dict[int, Checkpoint]] = field(default_factory=dict)
     _unheard: list[Report] = field(default_factory=list)
     _fresh: bool = False
     _heard_rung: int | None = None
     _last: Progress = field(default_factory=Progress)
-    _recalled: bool = False  # the record names fewer checkpoints than an earlier driver may have left
+    _recalled: bool = False  # The folder may have more checkpoints than the record names.
 
     def recall(self, past: Past) -> None:
-        """Take up a trial that is on record: its reports are known, and it goes on from its checkpoint."""
+        """Restore the recorded state of a trial, which then continues from its checkpoint."""
         self.attempt, self.checkpoint, self.best = past.attempts, past.checkpoint, past.best
         self._stored = {c.path: None for c in (self.best, self.checkpoint) if c}
         self._named, self._told = set(self._stored), set(self._stored)
@@ -69,18 +75,18 @@ class TrialProgress:
         self._seen = max(self._values, default=0)
 
     def begin(self) -> int:
-        """A new attempt; its number. What an earlier one had half done does not count."""
+        """Start a new attempt and return its number. Incomplete checkpoints of earlier attempts are discarded."""
         self.attempt += 1
         self._steps, self._failed, self._parts = {}, {}, {}
         return self.attempt
 
     def take_stock(self, there: Iterable[str]) -> list[str]:
-        """Return the checkpoints to delete before another attempt: those not needed, and those that the last attempt left unfinished.
+        """Return the paths of the checkpoints to delete before another attempt: unneeded ones, and incomplete ones of earlier attempts.
 
-        A trial that goes on from its record takes up the latest whole checkpoints that an earlier driver left.
+        After `recall`, the first call also adds the latest complete checkpoints in the folder to the checkpoints that are kept.
 
         Args:
-            there: paths of all checkpoints in the trial's folder.
+            there: Paths of all checkpoints in the trial's folder.
         """
         paths = {Path(path).name: path for path in there}
         if self._recalled and self.checkpoint is not None:
@@ -90,13 +96,16 @@ class TrialProgress:
         return [path for path in paths.values() if path not in self.kept]
 
     def take(self, attempt: int, news: News, ended: bool = False, failed: bool = False) -> bool:
-        """Record a rank's news; False if they are of an attempt or a trial that is over.
+        """Record a message of a rank.
 
         Args:
-            attempt: that the news are of.
-            news: what the rank tells.
-            ended: the loop has ended on this rank.
-            failed: the loop ended by an exception: this rank has no part in later checkpoints, and another attempt may go on from one.
+            attempt: Number of the attempt in which the rank sent the message.
+            news: The message.
+            ended: Whether the loop has ended on this rank.
+            failed: Whether the loop ended with an exception. Checkpoints at later steps then stay incomplete.
+
+        Returns:
+            False if the message was ignored, because the trial or that attempt has ended.
         """
         if self.state is not None or attempt != self.attempt:
             return False
@@ -119,56 +128,56 @@ class TrialProgress:
         return True
 
     def behind(self) -> dict[int, int]:
-        """The ranks that the newest checkpoint waits for, with its step."""
+        """Return the step of the latest incomplete checkpoint for each rank that has not reported this step yet."""
         step = max(self._parts, default=0)
         return {rank: step for rank in range(self.workers) if self._steps.get(rank, 0) < step}
 
     def _keep(self, new: Checkpoint) -> None:
-        """Make `new` the trial's checkpoint."""
+        """Make `new` the trial's latest checkpoint, and its best one if no earlier one is better."""
         if self.best is None or self._badness(new) <= self._badness(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
-        self._stored.pop(new.path, None)  # a loop that began anew writes a step once more
+        self._stored.pop(new.path, None)  # A loop that started from scratch writes the same step again.
         self._stored[new.path] = None
 
     @property
     def kept(self) -> set[str]:
-        """The checkpoints that a retry, the export or a driver that takes up the sweep from its record may need, and the latest."""
+        """Paths of the checkpoints to keep: the latest ones, the best one, and those that the driver's record may name."""
         latest = list(self._stored)[-self.keep_latest :]
         return self._named | {c.path for c in (self.checkpoint, self.best) if c} | set(latest)
 
     def drop(self) -> list[str]:
-        """The checkpoints that nobody needs any more, each named once."""
+        """Return the paths of checkpoints that are no longer needed, and forget them. Each path is returned once."""
         gone = [path for path in self._stored if path not in self.kept]
         for path in gone:
             del self._stored[path]
         return gone
 
     def _badness(self, checkpoint: Checkpoint) -> float:
-        """Smaller is better; a value that is not known, or NaN, is the worst."""
+        """Return a number that ranks a checkpoint; smaller is better. An unknown value and NaN give infinity, the worst rank."""
         value = self._values.get(checkpoint.best_step, float("nan"))
         if value != value:
             return float("inf")
         return value if self.minimize else -value
 
     def together_at(self, step: int) -> bool:
-        """Whether every rank has come to a step, with its part of a checkpoint there."""
+        """Return whether every rank has reported this step and stored its part of the checkpoint."""
         return all(self.has_come(rank, step) for rank in range(self.workers))
 
     def has_come(self, rank: int, step: int) -> bool:
-        """Whether a rank has come to a step in this attempt."""
+        """Return whether a rank has reported this step in this attempt, or has ended."""
         return self._steps.get(rank, 0) >= step
 
     def has_ended(self, rank: int) -> bool:
-        """Whether a rank has come to the end of this attempt."""
+        """Return whether the loop has ended on this rank in this attempt."""
         return self._steps.get(rank, 0) == ENDED
 
     def waits_at(self, step: int) -> None:
-        """Rank 0 has come to a rung that is not decided yet."""
+        """Record that rank 0 waits for the driver's decision at this step."""
         self.rung = step
 
     def answered(self, step: int) -> bool:
-        """The driver has decided the rung; False if nobody waits there."""
+        """Record that the driver has decided this rung. Return False if rank 0 does not wait at this step."""
         if self.rung != step:
             return False
         self.rung = self._heard_rung = None
@@ -177,7 +186,7 @@ class TrialProgress:
     def finish(
         self, state: State, error: str | None = None, refused: tuple[str, str] | None = None, final: dict[str, float] | None = None
     ) -> None:
-        """The trial is over; the first end that is booked counts."""
+        """Record the end of the trial. Later calls have no effect."""
         if self.state is None:
             self.state, self.error, self.refused, self.final = state, error, refused, final or {}
 
@@ -185,16 +194,20 @@ class TrialProgress:
 
     @property
     def urgent(self) -> bool:
-        """Whether the runner should hear at once: the end, a rung, a checkpoint."""
+        """Whether the runner must be answered at once: the trial has ended, waits at a rung, or has a new checkpoint."""
         return self.state is not None or self.rung != self._heard_rung or self._fresh
 
     @property
     def unheard(self) -> bool:
-        """Whether there are reports that the runner has not heard of."""
+        """Whether there are reports that the runner has not received."""
         return bool(self._unheard)
 
     def hear(self, seconds: float) -> Progress:
-        """What the runner has not heard yet; heard with this call."""
+        """Return the progress since the last call, and mark it as received by the runner.
+
+        Args:
+            seconds: Seconds that the trial has spent on workers.
+        """
         self._last = Progress(
             reports=tuple(self._unheard),
             checkpoint=self.checkpoint if self._fresh else None,
@@ -213,11 +226,11 @@ class TrialProgress:
         return self._last
 
     def on_record(self) -> None:
-        """What was heard last is on record now, and what that replaced is not named there any more."""
+        """Record that the driver has stored the last progress. Its record no longer names the checkpoints that were replaced."""
         self._named &= self._told
 
     def repeat(self) -> None:
-        """A new runner has taken over: what the last one heard last may not have reached the driver."""
+        """Prepare for a new runner: send the last progress again, because it may not have reached the driver."""
         self._told = set(self._named)
         self._unheard = [*self._last.reports, *self._unheard]
         self._fresh = self._fresh or self._last.checkpoint is not None

@@ -1,6 +1,7 @@
-"""What Ray Tune sees of the search: a Searcher that begins trials and a TrialScheduler that gives verdicts, both thin.
+"""Adapters between Ray Tune and the sweep: a Searcher that starts trials and a TrialScheduler that stops them.
 
-Tune's trials are light runners; the `SweepController` behind both adapters is where a sweep's driver decides.
+Both pass Tune's calls on to a `SweepController`, which makes the decisions. A Tune trial is a runner without CPUs
+(`sweeps.execution.tune_runner`).
 """
 
 from __future__ import annotations
@@ -14,34 +15,35 @@ from sweeps.core.trial import Action
 
 
 class SweepController(Protocol):
-    """The driver's side of a sweep."""
+    """The part of a sweep that makes decisions, in the driver's process."""
 
     def start_trial(self) -> str | None:
-        """Begin a trial; its id. None if there is none to begin now, but may be later.
+        """Start a trial and return its id; None if no trial can start now, but one may start later.
 
         Raises:
-            StopIteration: no trial is to be begun any more.
+            StopIteration: The sweep starts no more trials.
         """
 
     def on_trial_progress(self, trial: str, progress: Any) -> Action:
-        """Take a trial's news and say whether it goes on."""
+        """Record the progress of a trial (see `messages.Progress`) and return whether its runner continues or stops."""
 
     def on_runner_lost(self, trial: str) -> None:
-        """The trial's runner died too often."""
+        """Handle a trial whose runner died so often that Tune gave it up."""
 
     def poll(self) -> None:
-        """A round of Tune's loop begins."""
+        """Do periodic work. Tune's loop calls this once in each round."""
 
 
 class StudySearcher(Searcher):
-    """Begins the controller's next trial when Tune has room for one."""
+    """Searcher that starts the controller's next trial when Tune asks for a configuration."""
 
     def __init__(self, controller: SweepController):
         super().__init__()
         self._controller = controller
-        self._begun: dict[str, str] = {}  # Tune's name of a trial and ours
+        self._begun: dict[str, str] = {}  # Maps Tune's id of a trial to the id in the sweep.
 
     def suggest(self, trial_id: str) -> Any:
+        """Return the configuration of the next runner, which is the id of its trial."""
         try:
             begun = self._controller.start_trial()
         except StopIteration:
@@ -52,38 +54,40 @@ class StudySearcher(Searcher):
         return {"trial": begun}
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
-        """Of an end the scheduler hears; an error means that Tune gave up on the trial's runner."""
+        """Report a runner that Tune gave up. `VerdictScheduler` handles trials that end without an error."""
         trial = self._begun.pop(trial_id, None)
         if error and trial is not None:
             self._controller.on_runner_lost(trial)
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing to save: the study is the record."""
+        """Do nothing: the Optuna study already stores the state of the search."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing to restore."""
+        """Do nothing: the state of the search is in the Optuna study."""
 
 
 class VerdictScheduler(FIFOScheduler):
-    """Passes news and the time to the controller, in the driver's own thread, and its verdict to Tune."""
+    """Scheduler that passes progress to the controller, in the driver's main thread, and returns the controller's decision to Tune."""
 
     def __init__(self, controller: SweepController):
         super().__init__()
         self._controller = controller
 
     def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> None:
-        """Asked once in every round of Tune's loop."""
-        # Not by a callback: to count one, Tune imports every logger that it knows, MLflow's too, which takes seconds
+        """Call the controller's periodic work, and let Tune start pending trials in their order. Tune calls this once in each round."""
+        # This is not a Tune callback, because with any callback Tune imports all loggers that it knows. Importing MLflow's takes seconds.
         self._controller.poll()
-        # Tune starts what is pending, in line; to look for the first of them among all trials costs a millisecond a round at 10,000
+        # Returning None lets Tune start pending trials in order. A search for the first pending one of 10,000 trials takes a millisecond.
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
+        """Pass the progress of a trial to the controller; return Tune's constant for its decision."""
         verdict = self._controller.on_trial_progress(trial.config["trial"], result["progress"])
         return TrialScheduler.STOP if verdict is Action.STOP else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
+        """Pass the last progress of a trial to the controller."""
         if result and result.get("progress") is not None:
             self._controller.on_trial_progress(trial.config["trial"], result["progress"])
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """A runner died; Tune starts another if it may."""
+        """Do nothing after the death of a runner: Tune starts another one, up to its own limit."""
