@@ -1,4 +1,4 @@
-"""Decide which workers form the next gang, which workers start, and which close: pure functions of a small state."""
+"""Decide which workers form the next gang, which workers start, and which workers close. The functions are pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Resources = Mapping[str, float]
 
 
 class Phase(enum.Enum):
-    """State of a worker. A worker holds its resources in every phase. A worker that starts for a trial is BUSY."""
+    """Phase of a worker. A worker holds its resources in all phases. A worker that is starting for a trial is BUSY."""
 
     IDLE = "IDLE"
     BUSY = "BUSY"
@@ -22,17 +22,17 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class WorkerState:
-    """What the decision needs to know of a worker.
+    """State of a worker that the decision depends on.
 
     Attributes:
         id: Id of the worker.
-        node: Id of the node that it runs on.
-        resources: Name and amount of each resource that it holds.
-        phase: State of the worker.
-        used: Number that grows with each use; the smallest number is the least recently used worker.
-        keys: Keys of the prepared data that it caches.
-        gang: Id of the gang that it belongs to; None if it belongs to none.
-        rank: Its rank in that gang.
+        node: Id of the worker's node.
+        resources: Name and amount of each resource that the worker holds.
+        phase: Phase of the worker.
+        used: Number that grows with each use. The least recently used worker has the smallest number.
+        keys: Keys of the prepared data that the worker caches.
+        gang: Id of the worker's gang; None if it belongs to no gang.
+        rank: Rank of the worker in its gang; 0 if it belongs to no gang.
     """
 
     id: str
@@ -47,15 +47,15 @@ class WorkerState:
 
 @dataclass(frozen=True)
 class Request:
-    """A trial that waits for workers, or a fit that waits for resources.
+    """A trial that waits for workers, or a fit of a preprocessing chain that waits for resources.
 
     Attributes:
         id: Number of the request.
-        need: Resources of all workers together, or of the fit.
+        need: Resources that the fit needs, or that all workers of the trial need together.
         shape: Shape of the trial; None for a fit.
-        key: Key of the trial's prepared data; workers that cache it are preferred.
-        tasks: Whether the fit runs Ray tasks. Ray finds no CPU for a task that an idle worker holds.
-        again: Whether the trial was started before. It comes before trials that have not started.
+        key: Key of the trial's prepared data. Workers that cache this data are preferred. None to prefer no worker.
+        tasks: Whether the fit runs Ray tasks. Ray gives no task a CPU that an idle worker holds.
+        again: Whether the trial was started before. Such trials are served before trials that have not started.
     """
 
     id: int
@@ -68,12 +68,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Place:
-    """Form a gang of idle workers and new workers.
+    """Action: form a gang of idle workers and new workers.
 
     Attributes:
         request: Request of the trial.
-        workers: Ids of idle workers.
-        start: Node of each worker to start.
+        workers: Ids of the idle workers.
+        start: For each new worker, the id of the node to start it on.
     """
 
     request: Request
@@ -83,7 +83,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Grant:
-    """Let a fit have its resources on a node."""
+    """Action: give a fit its resources on a node."""
 
     request: Request
     node: str
@@ -91,17 +91,17 @@ class Grant:
 
 @dataclass(frozen=True)
 class Close:
-    """Close an idle worker to make room."""
+    """Action: close an idle worker to free its resources."""
 
     worker: str
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing can happen until something ends, or no request waits.
+    """Action: wait. No request can be served until a trial, a fit or a closing worker ends, or no request is waiting.
 
     Attributes:
-        too_large: Requests that do not fit on the whole cluster. They wait for nodes that join, and nobody waits for them.
+        too_large: Requests that would not fit even on the empty cluster. They wait for new nodes, and do not delay other requests.
     """
 
     too_large: tuple[Request, ...] = ()
@@ -112,14 +112,14 @@ Action = Place | Grant | Close | Wait
 
 @dataclass(frozen=True)
 class Cluster:
-    """State of the cluster at a moment.
+    """State of the cluster at one moment.
 
     Attributes:
         nodes: Resources of each node, by node id.
         workers: All workers that hold resources.
-        grants: Node and resources of each running fit.
-        parked: CPUs that idle workers of the only node may hold beyond those of the machine; None if Ray counts the machine's CPUs only.
-            With parked CPUs, idle workers lend their CPUs: only busy workers and fits count against the CPUs of the node.
+        grants: Node id and resources of each running fit.
+        parked: Number of CPUs that workers may hold in addition to the CPUs of the only node. Busy workers and fits together still use at
+            most the CPUs of the node. None if Ray was told the real number of CPUs.
     """
 
     nodes: Mapping[str, Resources]
@@ -129,23 +129,27 @@ class Cluster:
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
-    """Return where a request enters the queue: at its end, or before all trials that have not started yet."""
+    """Return the index at which a request enters the queue. A request with `again` comes before all without it."""
     return next((i for i, other in enumerate(queue) if not other.again), len(queue)) if request.again else len(queue)
 
 
 def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = False) -> Action:
-    """Return the next action. Carry it out, then ask again.
+    """Return the next action. The caller carries the action out and then calls this function again.
 
-    The queue is served in order, so no shape starves: nobody overtakes a request that fits on the cluster.
+    The queue is served in order. No request overtakes one that would fit on the empty cluster, so every shape is served eventually.
 
-    A gang gets workers of one node if any node has enough idle workers and free resources now; only otherwise it spreads. Among such
-    nodes the best one needs the fewest new workers. Then come workers that cache the trial's data, a gang that exists already, and the
-    node that is left with the least room, so that room for large gangs stays in one piece.
+    If any node has enough idle workers and free resources now, all workers of the gang are on one node. Otherwise the gang spreads over
+    several nodes. Among the nodes with enough room, these criteria decide, in this order:
+
+    1. The fewest workers must start.
+    2. The most workers cache the trial's data.
+    3. The idle workers are a whole existing gang.
+    4. The node has the least room. Room for large gangs then stays on one node.
 
     Args:
-        cluster: The state of the cluster.
-        queue: All requests in their order.
-        reuse_larger: Give a worker with a larger fraction of a GPU to a trial rather than close it.
+        cluster: State of the cluster.
+        queue: All requests, in the order of the queue.
+        reuse_larger: Whether a trial may get a worker with a larger fraction of a GPU than it needs, if no other worker is available.
     """
     too_large = tuple(request for request in queue if not _fits_when_empty(request, cluster))
     request = next((request for request in queue if request not in too_large), None)
@@ -156,7 +160,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     without_closing = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
     later = replace(cluster, workers=without_closing)
     if _place(request, later):
-        return Wait(too_large)  # What closes now is enough.
+        return Wait(too_large)  # The workers that are closing free enough resources.
     need = dict(request.shape.per_worker) if request.shape else request.need
     closable = [worker for worker in without_closing if worker.phase is Phase.IDLE and not (request.shape and _serves(worker, need))]
     if at_last := _place(request, replace(cluster, workers=[w for w in without_closing if w not in closable])):
@@ -177,13 +181,13 @@ def _holds_what_is_short(worker: WorkerState, need: Resources, cluster: Cluster)
 
 @dataclass(frozen=True)
 class _Offer:
-    """What one node has for a request.
+    """Workers that one node can provide for a request.
 
     Attributes:
         node: Id of the node.
-        idle: Idle workers that can serve, in the order of preference.
-        new: Number of workers that can start.
-        most: Number of workers that may be busy in addition to those that are.
+        idle: Idle workers that have the right resources, the preferred ones first.
+        new: Number of workers that can start now.
+        most: Upper limit on the number of ranks: how many more workers may be busy on this node.
     """
 
     node: str
@@ -193,15 +197,15 @@ class _Offer:
 
     @property
     def size(self) -> int:
-        """Number of ranks that the node can take."""
+        """Number of ranks that the node can run now."""
         return min(self.most, len(self.idle) + self.new)
 
 
 def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
-    """Return how many workers with these resources fit into `have`."""
+    """Return how many workers that each need these resources fit into `have`, at most `most`."""
     counts = [int((have.get(name, 0.0) + EPSILON) // amount) for name, amount in need.items() if amount > 0]
     part = need.get("GPU", 0.0)
-    if 0 < part < 1:  # The fraction of one worker must be on one GPU.
+    if 0 < part < 1:  # A worker's fraction of a GPU cannot be split over two GPUs.
         counts.append(int(have.get("GPU", 0.0) + EPSILON) * int((1 + EPSILON) // part) + int(have.get("GPU", 0.0) % 1 // part))
     return max(0, min([most, *counts]))
 
@@ -211,13 +215,13 @@ def _held(cluster: Cluster, node: str, phases: Sequence[Phase]) -> list[Resource
 
 
 def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
-    """Return what neither busy workers nor fits of a node use. Idle workers hold some of it."""
+    """Return the resources of a node that neither busy workers nor fits use. Idle workers may hold some of these resources."""
     grants = [resources for where, resources in cluster.grants if where == node]
     return minus(cluster.nodes[node], [*_held(cluster, node, [Phase.BUSY]), *grants])
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
-    """Return what no worker, and no fit whose tasks Ray must place, holds on a node."""
+    """Return the resources of a node that a new worker can hold. With parked CPUs, fits use spare CPUs of Ray and take none of these."""
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
@@ -226,7 +230,7 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
 
 
 def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
-    """Return whether a worker can run a rank that needs these resources; with `larger`, with a larger fraction of a GPU as well."""
+    """Return whether a worker has exactly these resources. With `larger`, it may also have a larger fraction of a GPU."""
     has = dict(worker.resources)
     if larger and 0 < need.get("GPU", 0.0) <= has.get("GPU", 0.0) <= 1:
         return {**has, "GPU": 0.0} == {**need, "GPU": 0.0}
@@ -234,7 +238,7 @@ def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
 
 
 def _place(request: Request, cluster: Cluster, larger: bool = False) -> Place | Grant | None:
-    """Return how the request can be served in this state; None if it cannot."""
+    """Return the action that serves the request in this state; None if it cannot be served now."""
     if request.shape is None:
         return _grant(request, cluster)
     size = request.shape.workers

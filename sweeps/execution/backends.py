@@ -1,4 +1,4 @@
-"""Ray Train's backends, which connect the workers of a gang, and what they leave behind."""
+"""Connect the workers of a gang with Ray Train's backends, and clean up what a backend has set in a process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sweeps.core import references
 from sweeps.execution import isolation
 from sweeps.execution.messages import Ranks
 
-# A gang of one needs no process group of these: torch has a cheaper one, XGBoost trains alone without.
+# For a gang of one, these backends are not used. For torch, `isolation` creates a cheaper process group; XGBoost needs no group.
 ALONE_WITHOUT = ("none", "torch", "xgboost")
 
 
 def config_of(backend: str) -> Any:
-    """Return Ray Train's configuration of a backend.
+    """Return Ray Train's configuration object for a backend.
 
     Args:
-        backend: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or "module:BackendConfig".
+        backend: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a reference `module:attr` of a class like `BackendConfig`.
     """
     if backend == "torch":
         from ray.train.torch import TorchConfig
@@ -50,7 +50,7 @@ def config_of(backend: str) -> Any:
 
 
 class WorkerGroup(BaseWorkerGroup):
-    """The workers of a gang, as Ray Train's backends see them. The backends run in the process of rank 0.
+    """Worker group through which a backend of Ray Train calls functions in the workers of a gang. The backend runs in rank 0.
 
     Args:
         workers: Handles of the workers in the order of their ranks.
@@ -61,15 +61,15 @@ class WorkerGroup(BaseWorkerGroup):
         self._workers, self._resources = workers, resources
 
     def execute_single_async(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function in the process of one worker; return a reference of its result."""
+        """Call a function in the process of one worker; return a reference to its result."""
         return self._workers[worker_index].execute.remote(func, *args, **kwargs)
 
     def execute_async(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Call a function in the process of each worker; return references of the results."""
+        """Call a function in the process of each worker; return references to the results, ordered by rank."""
         return [self.execute_single_async(rank, func, *args, **kwargs) for rank in range(len(self))]
 
     def execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Call a function in the process of each worker; return the results."""
+        """Call a function in the process of each worker; return the results, ordered by rank."""
         return list(ray.get(self.execute_async(func, *args, **kwargs)))
 
     def execute_single(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -86,22 +86,29 @@ class WorkerGroup(BaseWorkerGroup):
 
 
 class OwnProcess(WorkerGroup):
-    """A gang of one in this process, whose backend must not call the worker from outside while it is at work."""
+    """Worker group of a gang of one. It calls functions directly, because the worker's main thread, which runs the backend, is busy.
+
+    Args:
+        resources: Name and amount of each resource of the worker.
+    """
 
     def __init__(self, resources: dict[str, float]):
         super().__init__((None,), resources)
 
     def execute_single_async(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call the function at once; return a reference of its result."""
+        """Call a function in this thread; return a reference to its result."""
         return ray.put(func(*args, **kwargs))
 
 
 class Membership:
-    """The gang that this process belongs to, from `enter` to `leave`.
+    """Membership of this process in a gang, until `leave`.
 
     Args:
         ranks: Place of this process in the gang.
-        visible_gpus: Value of `CUDA_VISIBLE_DEVICES`; None to leave it.
+        visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep its value.
+
+    Attributes:
+        groups: Process groups of torch that belong to the gang; empty before `enter`.
     """
 
     def __init__(self, ranks: Ranks, visible_gpus: str | None = None):
@@ -113,25 +120,29 @@ class Membership:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
 
     def enter(self, config: Any) -> None:
-        """Enter the context in which the backend wants training functions to run."""
+        """Enter the backend's context for training functions, and record the process groups that the backend has made.
+
+        Args:
+            config: Configuration object of the backend, from `config_of`.
+        """
         context = config.train_func_context()
         context.__enter__()
         self._context = context
         self.groups = isolation.groups()
 
     def lost_its_group(self) -> bool:
-        """Return whether a loop has destroyed the gang's process group."""
+        """Return whether a loop has destroyed a process group of the gang."""
         return not self.groups <= isolation.groups()
 
     def exit_context(self) -> None:
-        """Leave the backend's context. Errors are ignored, because a peer may have died."""
+        """Exit the backend's context, if it was entered. Errors are ignored, because a peer may have died."""
         context, self._context = self._context, None
         if context is not None:
             with contextlib.suppress(Exception):
                 context.__exit__(None, None, None)
 
     def leave(self) -> None:
-        """Clear what the backend has left in this process."""
+        """Exit the context, destroy all process groups, disconnect LightGBM, and restore the environment variables."""
         self.exit_context()
         isolation.destroy_groups(frozenset())
         if (lightgbm := sys.modules.get("lightgbm.basic")) is not None:

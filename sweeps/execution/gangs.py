@@ -1,4 +1,4 @@
-"""The order of ranks in a gang: pure functions."""
+"""Order the workers of a gang by rank. The functions are pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from sweeps.execution.messages import Ranks
 
 W = TypeVar("W")
 
-# A gang of these backends is connected anew for each trial: LightGBM cannot bind a port again while a model that used it is referenced,
-# nor for a minute after that.
+# With these backends, a gang is connected again for each trial. LightGBM cannot reuse its port while a model from the last trial exists,
+# nor in the minute after that.
 RENEWED_FOR_EACH_TRIAL = ("lightgbm",)
 
 
 def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> list[W]:
-    """Return workers in the order of their ranks: node by node, and on each node by GPU id, as Ray Train orders them.
+    """Return workers in the order of their ranks: node by node, and on each node by GPU id. Ray Train uses the same order.
 
-    The node with the most workers comes first, of several the one with the oldest worker.
+    The node with the most workers comes first. Among nodes with equally many workers, the node with the oldest worker comes first.
 
     Args:
-        workers: For each worker the worker, the id of its node, the ids of its GPUs, and a number that tells its age.
+        workers: Tuples of the worker, the id of its node, the ids of its GPUs, and a number that is smaller for older workers.
 
     >>> in_rank_order([("c", "n2", (), 3), ("b", "n1", ("1",), 1), ("a", "n1", ("0",), 2)])
     ['a', 'b', 'c']
@@ -37,10 +37,10 @@ def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> lis
 
 
 def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
-    """Return the place of each worker of a gang.
+    """Return the place of each worker of a gang, in the order of ranks.
 
     Args:
-        nodes: Id of each worker's node, in the order of ranks; workers of a node follow each other.
+        nodes: Id of each worker's node, in the order of ranks. The workers of one node must be next to each other.
 
     >>> [(r.rank, r.local_rank, r.local_world_size, r.node_rank) for r in ranks_on(["a", "a", "b"])]
     [(0, 0, 2, 0), (1, 1, 2, 0), (2, 0, 1, 1)]
@@ -50,7 +50,11 @@ def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
 
 
 def visible_gpus(nodes: Sequence[str], gpus: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return `CUDA_VISIBLE_DEVICES` of each worker: the GPUs that the workers on its node have together.
+    """Return the value of `CUDA_VISIBLE_DEVICES` for each worker: the GPUs of all workers on its node.
+
+    Args:
+        nodes: Id of each worker's node.
+        gpus: Ids of each worker's GPUs.
 
     >>> visible_gpus(["a", "a", "b"], [("1",), ("0",), ("0",)])
     ('0,1', '0,1', '0')

@@ -1,7 +1,7 @@
-"""The pool: one actor that owns the workers, runs each trial on a gang of them, and carries messages between Tune's runners and ranks.
+"""The pool: an actor that owns all workers, runs each trial on a gang, and passes messages between Tune's runners and the ranks.
 
-Ray starts it again when its process is lost. Its workers die with it, because Ray ends what a dead process has started. The driver then
-tells it what is on record of the trials that ran (`Past`), and they continue from their checkpoints.
+Ray restarts the pool if its process is lost. The workers die with the pool, because Ray ends all actors that a dead process has started.
+The driver then sends the recorded state of each running trial (`Past`), and the trials continue from their checkpoints.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from sweeps.execution.worker_pool import Background, WorkerPool
 
 log = logging.getLogger(__name__)
 
-# A runner hears of its trial at least this often while there is news, in seconds.
+# A runner is answered after this time at the latest if its trial has new reports, in seconds.
 PROGRESS_EVERY = 1.0
-# The driver's `start` of a trial may come this much later than its runner, in seconds.
+# `attach` waits this long for the driver's `start` of the same trial, in seconds.
 START_WITHIN = 30.0
 
 
 class _Pool:
-    """See the module. An asyncio actor: every method runs on one event loop, and none blocks it.
+    """Actor that owns all workers and runs the trials. All methods run on one event loop, and none blocks it.
 
     Args:
-        job: What all trials of the sweep share.
-        resources: All resources that the sweep may use, if the cluster has one node; None to use what the nodes have.
-        max_failures: Attempts of a trial that may fail of what `limits.retry_on` names, beyond the first.
-        parked: CPUs that idle workers may hold beyond `resources`; see `allocation.Cluster`.
+        job: Settings that all trials of the sweep share.
+        resources: Resources that the sweep may use, for a cluster of one node; None to use the resources that the nodes have.
+        max_failures: Largest number of failed attempts after which a trial is still retried (`limits.max_failures`).
+        parked: Number of CPUs that idle workers may hold in addition to `resources`; see `allocation.Cluster`.
     """
 
     def __init__(self, job: Job, resources: dict[str, float] | None, max_failures: int, parked: int | None = None):
@@ -64,31 +64,36 @@ class _Pool:
         return exit_causes.kills_for_memory() + self.guard.kills
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
-        """Start the workers that trials of these shapes need at the same time, while the data is read."""
+        """Start workers for one trial of each of these shapes, all at the same time, while the data is read. Stop when there is no room."""
         self.workers.warm(shapes)
 
     async def configure(self, data_actor: Any, labels: Labels) -> None:
-        """Tell the pool of the data, once it is known."""
+        """Set the data actor and the labels, once the data is read.
+
+        Args:
+            data_actor: Handle of the actor that prepares data.
+            labels: Description of the label column.
+        """
         self.driver.labels = labels
         self.fits.configure(data_actor)
         if os.environ.get(MONITOR) == "0":
             self.spawn(self.guard.watch())
 
     async def life(self) -> None:
-        """Never answer: whoever waits for it learns that the pool has died."""
+        """Never return. A caller that waits for this method gets an exception when the pool has died."""
         await asyncio.Event().wait()
 
     # ---- what the driver calls
 
     async def prefit(self, fits: Sequence[tuple[dict[str, Any], tuple[Any, ...]]], warm: Sequence[Shape] = ()) -> None:
-        """Fit the chains that are known before the first trial, before the first gang takes the CPU that a fit needs.
+        """Fit preprocessing chains before the first trial, because its workers would take the CPU that a fit needs.
 
         Args:
-            fits: Variant of the data and chain of each.
-            warm: Shapes whose workers start meanwhile, if no fit needs the CPUs that Ray gives them.
+            fits: Pairs of a data variant and a chain.
+            warm: Shapes whose workers start during the fits. They start only if no fit runs Ray tasks, which would need the CPUs.
 
         Raises:
-            InputError: The first chain that cannot be fitted.
+            InputError: A chain cannot be fitted. If several cannot, the error is that of the first.
         """
         await self.fits.ahead(fits, warm)
 
@@ -97,8 +102,8 @@ class _Pool:
 
         Args:
             trial: The trial.
-            folder: Folder for its checkpoints and logs.
-            past: What is on record of a trial that continues.
+            folder: Folder for the trial's checkpoints and logs.
+            past: Recorded state of a trial that continues; None for a new trial.
         """
         metric = None if self.job.keep_last else self.job.metric
         progress = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
@@ -117,14 +122,28 @@ class _Pool:
             self.trials.pop(running.trial.id, None)
 
     async def answer(self, trial_id: str, step: int, go_on: bool) -> None:
-        """Take the driver's decision on a rung, for all ranks. At a perturbation step, a trial gives way to trials that wait."""
+        """Pass the driver's decision at a rung to the ranks of a trial. Ignored if the trial does not wait at this step.
+
+        If a trial continues at a perturbation step and others wait for workers, its ranks stop and the trial queues for workers again.
+
+        Args:
+            trial_id: Id of the trial.
+            step: Step of the rung.
+            go_on: Whether the trial continues.
+        """
         running = self.trials.get(trial_id)
         if running is not None and running.awaits(step):
             running.yields = go_on and step in self.job.milestones and self.workers.has_queue
             running.decide(step, go_on and not running.yields)
 
     async def renew(self, trial: Trial, step: int, past: Past) -> None:
-        """Have a trial that waits at a perturbation step continue with other parameters, from the checkpoint that it is given."""
+        """Continue a trial that waits at a perturbation step with other parameters, in a new attempt.
+
+        Args:
+            trial: The trial with its new parameters.
+            step: The perturbation step. The call is ignored if the trial does not wait there.
+            past: State to continue from, with the checkpoint.
+        """
         running = self.trials.get(trial.id)
         if running is not None and running.awaits(step):
             running.trial, running.yields = trial, True
@@ -132,7 +151,7 @@ class _Pool:
             running.decide(step, False)
 
     async def forget(self, trial_id: str) -> None:
-        """Drop a trial whose end is on record. Ranks that still run it are stopped at their next rung."""
+        """Delete the state of a trial whose end the driver has recorded. Ranks that still run the trial stop at their next rung."""
         running = self.trials.get(trial_id)
         if running is None:
             return
@@ -143,23 +162,27 @@ class _Pool:
             del self.trials[trial_id]
 
     async def cancel(self, trial_id: str) -> None:
-        """End a trial whose runner is gone for good, and kill its workers."""
+        """End a trial at once and kill its workers."""
         if (running := self.trials.get(trial_id)) is not None and running.task is not None:
             running.task.cancel()
             running.finish(State.FAIL, "cancelled")
             await self.forget(trial_id)
 
     async def interrupt(self, state: State) -> None:
-        """End every trial now: RUNNING leaves it resumable, PRUNED counts it as stopped. No trial starts any more."""
+        """End all trials now. No trial starts after this call.
+
+        Args:
+            state: State to record for the trials that have not ended: RUNNING if they can be resumed later, PRUNED if they are stopped.
+        """
         self.stopping = state
-        self.runners.changed.set()  # Nobody waits for one any more.
+        self.runners.changed.set()  # Trials that end no longer wait for runners to start.
         for running in list(self.trials.values()):
             if running.task is not None and running.progress.state is None:
                 running.task.cancel()
             running.finish(state)
 
     async def usage(self) -> Usage:
-        """Return what is held of the cluster, and what each trial is at."""
+        """Return the resources in use and the stage of each active trial."""
         busy, idle = self.workers.held()
         active = {name: running for name, running in self.trials.items() if running.progress.state is None}
         stages = {name: (running.stage, running.progress.rung) for name, running in active.items()}
@@ -168,20 +191,28 @@ class _Pool:
         return Usage(self.workers.total, busy, idle, self.fits.count, stages, seconds, silent)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
-        """Close all workers; kill those that take longer than `timeout` seconds."""
+        """End all trials and close all workers. Kill workers that take longer than `timeout` seconds."""
         await self.interrupt(self.stopping or State.RUNNING)
         await self.workers.close_all(timeout)
 
     # ---- what a runner calls
 
     async def attach(self, trial_id: str, name: str = "", slots: int = 1) -> int:
-        """Have a runner follow a trial that was started, one of `slots` at once.
+        """Make a runner follow a trial. An earlier runner of the trial gets no more progress.
+
+        Args:
+            trial_id: Id of the trial, which the driver has started or starts within `START_WITHIN` seconds.
+            name: Name of the runner.
+            slots: Number of runners that Tune runs at the same time.
 
         Returns:
-            Its number, which `advance` needs. An earlier runner of the trial hears nothing more.
+            Number of the runner among those of the trial, which `advance` needs.
+
+        Raises:
+            KeyError: The trial was not started.
         """
         give_up = time.monotonic() + START_WITHIN
-        while trial_id not in self.trials and time.monotonic() < give_up:  # `start` may come later: Ray keeps no order between callers.
+        while trial_id not in self.trials and time.monotonic() < give_up:  # Calls of different processes arrive in any order.
             await asyncio.sleep(0.002)
         running = self.trials[trial_id]
         if running.runner:
@@ -192,14 +223,24 @@ class _Pool:
         return running.runner
 
     async def detach(self, name: str) -> None:
-        """Forget a runner that Tune has ended."""
+        """Remove a runner that Tune has ended."""
         self.runners.went(name)
 
     async def advance(self, trial_id: str, runner: int) -> Progress:
-        """Wait for the trial's next news: its end, a rung that waits for a decision, a checkpoint, or reports that are due."""
+        """Wait for progress of a trial: its end, a rung that waits for a decision, a checkpoint, or new reports.
+
+        The call also confirms that the driver has recorded the progress that the last call returned.
+
+        Args:
+            trial_id: Id of the trial.
+            runner: Number of the runner, from `attach`.
+
+        Returns:
+            The progress since the last call; empty if another runner follows the trial now.
+        """
         running = self.trials[trial_id]
         progress = running.progress
-        progress.on_record()  # Tune asks for more when the driver has recorded what the runner brought.
+        progress.on_record()  # Tune calls again only after the driver has recorded the last progress.
         self.driver.delete_unneeded(running)
         since = time.monotonic()
         while running.runner == runner and not progress.urgent:
@@ -216,28 +257,37 @@ class _Pool:
         return progress.hear(running.spent())
 
     async def checkpoint_step(self, trial_id: str) -> int:
-        """Return the step of a running trial's newest complete checkpoint; 0 without one."""
+        """Return the step of the latest complete checkpoint of a running trial; 0 if it has none."""
         checkpoint = self.trials[trial_id].progress.checkpoint
         return checkpoint.step if checkpoint else 0
 
     # ---- what a worker calls
 
     async def listen(self, worker: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        """See `WorkerPool.listen`."""
+        """Wait for the next call that a worker must carry out; see `WorkerPool.listen`."""
         return await self.workers.listen(worker)
 
     async def answered(self, worker: str, number: int, error: str | None) -> None:
-        """See `WorkerPool.answered`."""
+        """Record that a worker has carried out a call; see `WorkerPool.answered`."""
         self.workers.answered(worker, number, error)
 
     async def imported(self, trial_id: str, attempt: int) -> None:
-        """Start the trial's clock: a new worker has imported the user's module, which is no trial's time."""
+        """Restart the clock of an attempt after a new worker has imported the user's module, because the import time does not count."""
         running = self.trials.get(trial_id)
         if running is not None and running.progress.attempt == attempt and running.began is not None:
             running.began = time.monotonic()
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
-        """Return whether the loop continues from its checkpoint: whether rank 0 has read it. The same for all ranks."""
+        """Wait until it is known whether the loop continues from its checkpoint. All ranks get the answer of rank 0.
+
+        Args:
+            trial_id: Id of the trial.
+            rank: Rank that asks.
+            asked: Whether the loop on this rank has read its checkpoint.
+
+        Returns:
+            Whether the loop on rank 0 has read its checkpoint.
+        """
         running = self.trials.get(trial_id)
         if running is None:
             return asked
@@ -246,27 +296,49 @@ class _Pool:
         return await asyncio.shield(running.resumed)
 
     async def exchange(self, trial_id: str, attempt: int, rank: int, number: int, value: Any) -> list[Any]:
-        """Wait until every rank has given a value for its exchange of this number; return all values by rank."""
+        """Wait until every rank of a trial has given a value; return all values, ordered by rank.
+
+        Args:
+            trial_id: Id of the trial.
+            attempt: Number of the attempt.
+            rank: Rank that gives the value.
+            number: Number of the exchange in this attempt, which is the same on all ranks.
+            value: The value.
+
+        Raises:
+            RuntimeError: The attempt has ended.
+        """
         running = self.trials[trial_id]
         if running.progress.attempt != attempt:
             raise RuntimeError("this attempt has ended")
         return await running.exchange(rank, number, value)
 
     async def tell(self, trial_id: str, attempt: int, news: News) -> None:
-        """Take a rank's news."""
+        """Record a message of a rank. Messages of earlier attempts and of ended trials are ignored."""
         running = self.trials.get(trial_id)
         if running is not None:
             self.driver.record(running, attempt, news)
 
     async def silent(self, trial_id: str, attempt: int, silence: Silence) -> None:
-        """Take note of a rank that has not reported for long."""
+        """Record that a rank has not reported for a long time."""
         running = self.trials.get(trial_id)
         if running is not None and running.progress.attempt == attempt:
             log.warning("trial %s: %s", trial_id, silence)
             running.silent[silence.rank] = silence
 
     async def at_rung(self, trial_id: str, attempt: int, news: News) -> bool:
-        """Wait for the decision at a rung, the same for all ranks: whether to continue. The driver is asked when rank 0 is there."""
+        """Wait for the driver's decision at a rung. All ranks get the same decision.
+
+        The driver is asked when rank 0 has reached the rung, or, with PBT, when all ranks have.
+
+        Args:
+            trial_id: Id of the trial.
+            attempt: Number of the attempt.
+            news: Message of the rank, whose step is the rung.
+
+        Returns:
+            Whether the loop continues. False if the trial or this attempt has ended.
+        """
         running = self.trials.get(trial_id)
         if running is None or not self.driver.record(running, attempt, news):
             return False
@@ -274,10 +346,10 @@ class _Pool:
         running.look_at_rungs(together=bool(self.job.milestones))
         since, began = time.monotonic(), running.began
         go_on = await asyncio.shield(decision)
-        if news.rank == 0 and began is not None and running.began == began:  # While the driver decides, the trial's clock stands still.
+        if news.rank == 0 and began is not None and running.began == began:  # The time of the decision does not count.
             running.began += time.monotonic() - since
         return go_on
 
 
-_remote: Any = ray.remote  # Ray's types know no `max_concurrency`.
+_remote: Any = ray.remote  # Ray's types lack `max_concurrency`.
 Pool = _remote(num_cpus=0, max_restarts=-1, max_concurrency=10_000)(_Pool)

@@ -11,35 +11,36 @@ from sweeps.execution.messages import Silence, Stage
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.worker_pool import Worker
 
-# A rank that is silent or late gets this long to write its stack to its log, in seconds.
+# A rank that exceeds a time limit gets this long to write its stack to its log, in seconds.
 STACKS_WITHIN = 2.0
 
 
 class RunningTrial:
-    """A trial over all its attempts.
+    """State of a trial over all its attempts.
 
     Args:
         trial: The trial.
-        folder: Folder for its checkpoints and logs.
-        progress: What its ranks reported.
+        folder: Folder for the trial's checkpoints and logs.
+        progress: Progress of the trial.
 
     Attributes:
-        stage: What it is at.
-        runner: Number of Tune's runners that have followed it.
-        follower: Name of the last of them; None before the first.
-        decisions: By rung, whether the trial continues there; one future for all ranks.
-        resumed: Whether the loop continues from its checkpoint.
-        stopped: Whether the driver recorded its end before its ranks came to theirs.
+        stage: What the trial is doing now.
+        runner: Number of Tune's runners that have followed the trial.
+        follower: Name of the latest of these runners; None before the first.
+        decisions: Maps each rung to a future that all ranks share: whether the trial continues at this rung.
+        resumed: Future of whether the loop continues from its checkpoint in this attempt.
+        stopped: Whether the driver recorded the end of the trial while its ranks were still running.
         seconds: Seconds on workers in attempts that have ended.
-        began: Time at which its ranks began this attempt, by the monotonic clock; None between attempts.
-        failures: Attempts that count against `limits.max_failures`.
-        blameless: Consecutive attempts without a report that were lost without the trial's fault.
-        silent: Ranks that have not reported for long.
-        heard: Time of the latest news of each rank in this attempt, by the monotonic clock.
-        yields: Whether its ranks are being stopped at a perturbation step, for another attempt to continue from there.
-        workers: The workers that run it, in the order of ranks.
-        task: The task that drives it.
-        changed: Set when there may be something to tell.
+        began: Time at which the ranks started this attempt, by the monotonic clock; None between attempts. The time is moved forward by
+            pauses that do not count.
+        failures: Number of failed attempts that count towards `limits.max_failures`.
+        blameless: Number of attempts since the latest report that were lost for a cause outside the trial.
+        silent: Latest notice of each rank that has not reported for a long time.
+        heard: Time of the latest message of each rank in this attempt, by the monotonic clock.
+        yields: Whether the ranks are stopping at a perturbation step, from which another attempt continues.
+        workers: The workers that run the trial, in the order of ranks; empty between attempts.
+        task: Background task that runs the trial; None before it starts.
+        changed: Set when the runner may have to be answered.
     """
 
     def __init__(self, trial: Trial, folder: str, progress: TrialProgress):
@@ -62,13 +63,19 @@ class RunningTrial:
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
 
     def begin_attempt(self) -> int:
-        """Prepare for another attempt; return its number."""
+        """Start a new attempt and return its number."""
         self.silent, self.heard, self._exchanges = {}, {}, {}
         self.resumed = asyncio.get_running_loop().create_future()
         return self.progress.begin()
 
     async def exchange(self, rank: int, number: int, value: Any) -> list[Any]:
-        """Wait until every rank has given a value for its exchange of this number; return all values by rank."""
+        """Wait until every rank has given a value; return all values, ordered by rank.
+
+        Args:
+            rank: Rank that gives the value.
+            number: Number of the exchange in this attempt, which is the same on all ranks.
+            value: The value.
+        """
         values, complete = self._exchanges.setdefault(number, ({}, asyncio.Event()))
         values[rank] = value
         if len(values) == self.trial.shape.workers:
@@ -78,16 +85,18 @@ class RunningTrial:
         return [values[other] for other in sorted(values)]
 
     def spent(self) -> float:
-        """Return the seconds on workers up to now."""
+        """Return the seconds that the trial has spent on workers, including the current attempt."""
         return self.seconds + (time.monotonic() - self.began if self.began is not None else 0.0)
 
     def overdue(self, limit: float, workers: int, now: float) -> list[Silence]:
-        """Return the ranks of this attempt that have not reported for longer than they may, or did not even answer.
+        """Return a notice for each rank that has not reported for longer than a limit, in the order of ranks.
+
+        The result is empty while the trial waits for the driver's decision.
 
         Args:
             limit: `limits.report_timeout`, in seconds.
-            workers: Number of workers.
-            now: The time by the monotonic clock.
+            workers: Number of ranks.
+            now: Current time by the monotonic clock.
         """
         if self.began is None or any(not decision.done() for decision in self.decisions.values()):
             return []
@@ -99,7 +108,7 @@ class RunningTrial:
         return [late[rank] for rank in sorted(late)]
 
     def decision(self, step: int) -> asyncio.Future[bool]:
-        """Return the future of the driver's decision at a rung: whether the trial continues."""
+        """Return the future of the driver's decision at a rung: True if the trial continues."""
         if step not in self.decisions:
             self.decisions[step] = asyncio.get_running_loop().create_future()
             if self.stopped:
@@ -107,18 +116,21 @@ class RunningTrial:
         return self.decisions[step]
 
     def awaits(self, step: int) -> bool:
-        """Return whether ranks wait for the driver's decision at this rung; from now on they do not."""
+        """Return whether the ranks wait for the driver's decision at this rung, and mark the rung as decided."""
         return self.progress.answered(step) and not self.decisions[step].done()
 
     def decide(self, step: int, go_on: bool) -> None:
-        """Tell all ranks the decision at a rung."""
+        """Pass the decision at a rung to all ranks: True to continue."""
         self.decisions[step].set_result(go_on)
 
     def look_at_rungs(self, together: bool) -> None:
-        """After a rank has come to a rung or to its end: ask the driver if rank 0 waits, and let nobody wait for a rank that has ended.
+        """Update the rungs after a rank has reached a rung or has ended.
+
+        If rank 0 waits at a rung, ask the driver for a decision. If rank 0 has ended before the rung, stop the ranks that wait there.
 
         Args:
-            together: Ask the driver only when every rank is there, as the trial may continue with other parameters.
+            together: Whether to ask the driver only when every rank has reached the rung. PBT needs this, because the trial may continue
+                with other parameters.
         """
         progress = self.progress
         if progress.has_ended(0) and not self.resumed.done():
@@ -126,19 +138,19 @@ class RunningTrial:
         for step, decision in self.decisions.items():
             if decision.done() or progress.rung == step:
                 continue
-            if progress.has_ended(0):  # It never comes: the ranks have not reported equally often.
+            if progress.has_ended(0):  # Rank 0 never reaches this step: the ranks report unequally often.
                 decision.set_result(False)
             elif progress.together_at(step) if together else progress.has_come(0, step):
                 progress.waits_at(step)
                 self.changed.set()
 
     def retry(self) -> None:
-        """Prepare for another attempt after an exception: a rank that ended then decided no rung of the next attempt."""
+        """Prepare for another attempt after an exception: forget decisions to stop, because a rank that raised may have caused them."""
         if not self.stopped:
             self.decisions = {step: decision for step, decision in self.decisions.items() if not decision.done() or decision.result()}
 
     def stop(self) -> None:
-        """Take note that its end is on record: ranks that still run stop at their next rung."""
+        """Record that the driver has recorded the end of the trial. Ranks that still run stop at their next rung."""
         self.stopped = True
         for decision in self.decisions.values():
             if not decision.done():
@@ -147,6 +159,13 @@ class RunningTrial:
     def finish(
         self, state: State, error: str | None = None, refused: tuple[str, str] | None = None, final: dict[str, float] | None = None
     ) -> None:
-        """End the trial; see `TrialProgress.finish`."""
+        """End the trial and wake its runner. If the trial has ended already, its result does not change.
+
+        Args:
+            state: State of the trial.
+            error: Error text of a failed trial.
+            refused: Key of the space file and the problem with its value, if this problem made the trial fail.
+            final: Metrics of the finished model.
+        """
         self.progress.finish(state, error, refused, final)
         self.changed.set()

@@ -23,19 +23,24 @@ from sweeps.execution.trial_session import CheckpointIgnored, MetricMissing, Sto
 
 
 def run_loop(session: TrialSession, current: Current) -> Ended:
-    """Run the loop once and return how it ended on this rank."""
+    """Run the loop once and return how it ended on this rank.
+
+    Args:
+        session: The trial that the loop reports to.
+        current: Description of the trial that the loop can read with `sweeps.trial.current()`.
+    """
     job, assignment = session.job, session.assignment
     trial.set_current(current)
     try:
         loop = references.resolve(job.loop)
         with ray_train_adapter.in_place(session):
-            ray.train.get_context()  # Its first call in a process draws from `random`, which would change the first trial's numbers.
+            ray.train.get_context()  # The first call draws from `random`, so it comes before the seeds are set.
             logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank))
             with logs, seeded(assignment.trial.seed, current.threads):
                 _report_result(session, loop(dict(assignment.trial.params)) if takes_config(loop) else loop())
     except Stopped:
         pass
-    except BaseException as e:  # A loop's own kind of exception is not the death of its process.
+    except BaseException as e:  # Also a BaseException of the loop, such as SystemExit, must not end the process.
         if not session.stopped:
             refused = (e.place, str(e)) if isinstance(e, (MetricMissing, CheckpointIgnored)) else None
             lines = [trace(e), missing_value_hints.explain(e, session.opened, assignment.trial.preprocessor)]
@@ -43,20 +48,28 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
             return Ended(session.rank, State.FAIL, "\n".join(filter(None, lines)), refused=refused, retry=retry)
     finally:
         trial.set_current(None)
-    # A loop may swallow the stop and still come to its end, or raise something else.
+    # A stopped loop may also catch `Stopped` and return, or raise another exception.
     return Ended(session.rank, State.PRUNED if session.stopped and not session.finished else State.COMPLETE, final=current.final)
 
 
 def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
-    """Return whether a name is that of the error's class or of one of its bases, with or without their module."""
+    """Return whether an exception's class or one of its base classes is among the names.
+
+    Args:
+        error: The exception.
+        names: Names of classes, with or without their module.
+    """
     return any(name in names for cls in type(error).__mro__ for name in (cls.__name__, f"{cls.__module__}.{cls.__qualname__}"))
 
 
 def _report_result(session: TrialSession, returned: Any) -> None:
-    """Report what a loop yields or returns, as Ray Tune does: each dict that it yields, or one dict that it returns.
+    """Report the metrics that a loop yields or returns, as Ray Tune does: each yielded dict, or the returned dict.
 
-    Other results are ignored. So is a dict without the objective's metric after reports, because a loop for Ray Train may return
-    anything.
+    Returned values of other types are ignored, because a loop for Ray Train may return anything. For the same reason, if the loop has
+    reported before, a returned dict is ignored unless it contains the objective's metric.
+
+    Raises:
+        TypeError: The loop yielded something else than a dict.
     """
     if inspect.isgenerator(returned):
         with contextlib.closing(returned):
@@ -71,7 +84,7 @@ def _report_result(session: TrialSession, returned: Any) -> None:
 
 
 def takes_config(loop: Any) -> bool:
-    """Return whether a loop takes the config. Ray Train allows loops without arguments."""
+    """Return whether the loop function takes the config as an argument. Ray Train allows functions without arguments."""
     try:
         return bool(inspect.signature(loop).parameters)
     except (TypeError, ValueError):
@@ -79,7 +92,10 @@ def takes_config(loop: Any) -> bool:
 
 
 def trace(error: BaseException) -> str:
-    """Return the traceback of an error without the frames of sweeps around the user's, at most `errors.ERROR_LENGTH` characters."""
+    """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters and with masked passwords.
+
+    Frames of sweeps before and after the user's frames are left out.
+    """
     here = str(Path(__file__).parent)
     formatted = traceback.TracebackException.from_exception(error)
     theirs = [number for number, frame in enumerate(formatted.stack) if not frame.filename.startswith(here)]

@@ -1,4 +1,4 @@
-"""Take trials through the pool: prepared data, a gang, and as many attempts as a trial needs."""
+"""Run trials on workers: wait for prepared data, reserve a gang, and start further attempts after failures."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from sweeps.execution.worker_pool import Background, CannotStart, Gang, Worker, 
 
 log = logging.getLogger(__name__)
 
-# When a rank died or raised, the others get this long to notice it in a collective and end; then they are killed, in seconds.
+# After a rank has died or raised an exception, the other ranks get this long to end, in seconds. Then they are killed.
 PEERS_END_WITHIN = 10.0
-# After the end of a rank, so long is waited for the end of the trial before the runner is told, in seconds.
+# After the end of a rank, the runner is answered only after this time, in seconds, because the trial often ends within it.
 ENDS_WITHIN = 0.05
-# A limit that cannot be waited for is looked at this often, in seconds.
+# Interval between two checks of `limits.report_timeout`, in seconds.
 LOOK_EVERY = 0.5
-# A trial that is lost so often without its fault, and without a report in between, fails.
+# A trial fails after this many consecutive attempts without a report that were lost for a cause outside the trial.
 MOST_BLAMELESS = 10
 
 
 class TrialDriver:
-    """Runs trials.
+    """Runs trials on the workers of the pool.
 
     Args:
-        job: What all trials share.
-        max_failures: Attempts of a trial that may fail of what `limits.retry_on` names, beyond the first.
+        job: Settings that all trials share.
+        max_failures: Largest number of failed attempts after which a trial is still retried (`limits.max_failures`).
         workers: The workers.
         fits: The prepared data.
         spawn: Runs a coroutine in the background.
-        files: Threads for work on files.
+        files: Threads for operations on files.
         kills_for_memory: Returns how many processes were killed for lack of memory up to now.
 
     Attributes:
-        labels: What is known of the labels.
+        labels: Description of the label column; without values until the data is read.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TrialDriver:
         self.labels = Labels()
 
     async def drive(self, running: RunningTrial) -> None:
-        """Run a trial until it has ended, over all its attempts."""
+        """Run a trial until it has ended, with as many attempts as it needs. Errors are recorded as the end of the trial, not raised."""
         try:
             while running.progress.state is None and not running.stopped:
                 running.stage = Stage.PREPARING
@@ -81,27 +81,30 @@ class TrialDriver:
                     self._retry_after_error(running, outcome)
                 elif not (yields and outcome.state is State.PRUNED):
                     running.finish(outcome.state, outcome.error, outcome.refused, outcome.final)
-            running.finish(State.PRUNED)  # Stopped, and its workers were lost before they heard of it.
+            running.finish(State.PRUNED)  # The trial was stopped, but its workers died first.
         except asyncio.CancelledError:
             raise
-        except RayActorError:  # The data actor's, which is no trial's fault. The driver sees it and ends the sweep, which can be resumed.
+        except RayActorError:  # The data actor died. The driver notices this and ends the sweep.
             await asyncio.Event().wait()
         except RayTaskError as e:
             running.finish(State.FAIL, str(e.cause) if e.cause is not None else str(e))
         except Exception:
             running.finish(State.FAIL, traceback.format_exc())
         finally:
-            with contextlib.suppress(OSError):  # There are files in it, or no loop asked for it.
+            with contextlib.suppress(OSError):  # The folder has files in it, or does not exist.
                 Path(running.folder, FILES).rmdir()
 
     def record(self, running: RunningTrial, attempt: int, news: News, ended: Ended | None = None) -> bool:
-        """Record a rank's news; return False if they are of an attempt or a trial that is over.
+        """Record a message of a rank.
 
         Args:
             running: The trial.
-            attempt: Attempt that the news are of.
-            news: The news.
-            ended: How the loop ended on this rank, if it has.
+            attempt: Number of the attempt in which the rank sent the message.
+            news: The message.
+            ended: How the loop ended on this rank; None if it has not ended.
+
+        Returns:
+            False if the message was ignored, because the trial or that attempt has ended.
         """
         if not running.progress.take(attempt, news, ended is not None, ended is not None and ended.state is State.FAIL):
             return False
@@ -115,12 +118,12 @@ class TrialDriver:
                 running.workers[rank].send("hurry", running.trial.id, step)
         if ended is None:
             running.changed.set()
-        else:  # The end of the trial mostly follows at once: one message to the driver instead of two.
+        else:  # The trial often ends right after this, so the driver gets one message instead of two.
             asyncio.get_running_loop().call_later(ENDS_WITHIN, running.changed.set)
         return True
 
     def delete_unneeded(self, running: RunningTrial) -> None:
-        """Delete the checkpoints of a trial that nobody needs any more."""
+        """Delete the checkpoints of a trial that are no longer needed, in a background thread."""
         for path in running.progress.drop():
             self.files.submit(delete_checkpoint, Path(path))
 
@@ -149,7 +152,7 @@ class TrialDriver:
             running.finish(State.FAIL, f"a worker process died in {running.failures} attempts ({limit}): {lost}")
 
     async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
-        """Run a trial once, from the reservation of workers to their release."""
+        """Run one attempt, from the reservation of workers to their release; return how it ended."""
         running.stage = Stage.WAITING
         started_before = running.failures > 0 or running.blameless > 0
         try:
@@ -157,7 +160,7 @@ class TrialDriver:
             running.stage = Stage.STARTING
             gang = await self.workers.form(workers, running.trial.shape)
         except WorkerLost as e:
-            return WorkerLost(str(e), blameless=True)  # It has not begun.
+            return WorkerLost(str(e), blameless=True)  # The attempt has not started.
         except CannotStart as e:
             if await self.fits.caused([]):
                 raise RayActorError from e
@@ -189,12 +192,15 @@ class TrialDriver:
         if late is None:
             await self._end_peers(gang, ranks)
         for worker, rank in zip(gang.workers, ranks, strict=True):
-            if not rank.done():  # It hangs, or waits for a peer that has raised.
+            if not rank.done():  # The rank hangs, or waits for a peer that has raised an exception.
                 self.workers.lose(worker, WorkerLost("killed"))
         return await self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
 
     async def _end_peers(self, gang: Gang, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
-        """After a rank has died or raised, let the others notice: each that ends leaves the gang, which ends its peers' collectives."""
+        """Wait up to `PEERS_END_WITHIN` seconds until all ranks have ended, after one has died or raised an exception.
+
+        Each rank that ends leaves the gang, which ends collective operations of its peers.
+        """
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
         while (pending := [rank for rank in ranks if not rank.done()]) and time.monotonic() < give_up:
@@ -205,7 +211,7 @@ class TrialDriver:
             await asyncio.wait(pending, timeout=give_up - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
 
     def _assignments(self, gang: Gang, running: RunningTrial, attempt: int, prepared: dict[str, Any]) -> list[Assignment]:
-        """Return what each rank is told. A rank uses its cache only if all do, because they build it together."""
+        """Return the assignment of each rank. Ranks use cached data only if all have it: they build cached objects together."""
         size = len(gang.workers)
         keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
         cached = all(key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True))
@@ -220,12 +226,12 @@ class TrialDriver:
         return assignments
 
     async def _run_rank(self, worker: Worker, assignment: Assignment, running: RunningTrial) -> Ended | WorkerLost:
-        """Run a trial on one rank; return how it ended, or why the process was lost."""
+        """Run an attempt on one rank. Return how the loop ended, or a `WorkerLost` if the process was lost."""
         try:
             ended: Ended = await self.workers.until_lost(worker, worker.actor.run.remote(assignment))
         except WorkerLost as e:
             return e
-        except RayTaskError as e:  # A fault of ours, or data that could not be read.
+        except RayTaskError as e:  # An error in sweeps itself, or data that could not be read.
             ended = Ended(assignment.ranks.rank, State.FAIL, str(e.cause) if e.cause is not None else str(e), broken=describe(e))
         except RayError as e:
             lost = WorkerLost(describe(e))
@@ -240,14 +246,19 @@ class TrialDriver:
     async def _outcome(
         self, gang: Gang, running: RunningTrial, results: Sequence[Ended | WorkerLost | None], late: str | None, kills: int
     ) -> Ended | WorkerLost:
-        """Return how the attempt ended. A rank that lost its peer in a collective raises too: the trial is at fault only if all peers live.
+        """Return how the attempt ended, from the results of its ranks.
+
+        If a worker was lost, the result is that loss, even if other ranks raised exceptions: a collective raises when a peer dies.
 
         Args:
             gang: The gang.
             running: The trial.
-            results: What came of each rank; None of one that was killed.
-            late: Why the trial took too long, if it did.
-            kills: Processes that were killed for lack of memory before the attempt.
+            results: Result of each rank; None for a rank that was killed.
+            late: Message about an exceeded time limit; None if no limit was exceeded.
+            kills: Number of processes that had been killed for lack of memory when the attempt started.
+
+        Raises:
+            RayActorError: The attempt failed because the data actor was lost.
         """
         ended = [result for result in results if isinstance(result, Ended)]
         # The first error comes first: peers raise because of it. But one that is worth a retry comes before all others.
@@ -274,19 +285,19 @@ class TrialDriver:
         return failed[0] if failed else min(ended, key=lambda e: e.rank)
 
     async def _await_ranks(self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
-        """Wait until all ranks have ended, one has died, or one raised alone; return why the trial takes too long, if it does."""
+        """Wait until all ranks have ended or one has failed. If a time limit is exceeded first, return a message; otherwise None."""
         limit, silence = self.job.trial_timeout, self.job.report_timeout
         pending = set(ranks)
         while pending:
             left = None
-            if limit is not None and running.began is not None:  # The clock runs from the moment that the ranks begin.
+            if limit is not None and running.began is not None:  # The time limit includes earlier attempts.
                 left = limit + STACKS_WITHIN - running.spent()
                 if left <= 0:
                     return f"the trial took longer than it may (limits.trial_timeout: {limit:g} s); its log has the stack of every thread"
             if silence is not None:
                 left = min(left or LOOK_EVERY, LOOK_EVERY)
                 if running.overdue(silence, len(ranks), time.monotonic()):
-                    await asyncio.sleep(STACKS_WITHIN)  # Other ranks may wait for this one, and report that as well.
+                    await asyncio.sleep(STACKS_WITHIN)  # Other ranks may wait for this one and exceed the limit too.
                     if late := running.overdue(silence, len(ranks), time.monotonic()):
                         return "\n".join([*map(str, late), f"no report within limits.report_timeout, {silence:g} s"])
             done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""The running trial, as the training loop of one rank sees it through `ray.train`."""
+"""Session of a running trial on one rank, which the training loop uses through `ray.train`."""
 
 from __future__ import annotations
 
@@ -22,36 +22,39 @@ from sweeps.execution import leaked_threads, ray_train_adapter
 from sweeps.execution.messages import Assignment, Data, Job, News, Ranks, Silence
 from sweeps.execution.metric_values import flatten, numeric, quote, unbeatable
 
-# Names of Ray's tutorials for the dataset that is `valid` here. A dataset with exactly such a name comes first.
+# Other names of the dataset `valid`, as in Ray's tutorials. A dataset that really has such a name takes precedence.
 ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation": "valid"}
-# After so many seconds without a report, the pool is told where the loop is.
+# After this many seconds without a report, the worker sends the stack of the loop to the pool.
 SILENT_AFTER = 300.0
 
 
 class Stopped(BaseException):
-    """Raised by `report` on every rank at the same step. It is no Exception, which a loop's own `except Exception` would swallow."""
+    """Raised by `report` to end a loop, on all ranks at the same step. Not an Exception, so that `except Exception` does not catch it."""
 
 
 class MetricMissing(ValueError):
-    """A trial's first report lacks the objective's metric: the space file names one that the loop does not report."""
+    """Raised if the first report lacks the objective's metric, because the space file names a metric that the loop does not report."""
 
     place = "objective.metric"
 
 
 class CheckpointIgnored(ValueError):
-    """Under PBT, a loop does not continue from the checkpoint that it was given."""
+    """Raised under PBT if a loop does not continue from its checkpoint."""
 
     place = "scheduler.name"
 
 
 class DatasetCache:
-    """What a worker keeps of one data key: its shards, those that a loop has opened, and what loops built from them.
+    """Data of one key that a worker keeps for later trials, and the objects that loops have built from it.
+
+    Args:
+        data: The prepared data.
 
     Attributes:
-        shards: For each dataset name, a reference of one shard for each rank, or of one for all ranks.
-        check: Rows for `Current.check`; None without data.
-        opened: The shards that a loop has read, by name.
-        kept: What loops keep for later trials on the same data.
+        shards: Maps each dataset name to references to shards: one for each rank, or a single one that all ranks share.
+        check: DataFrame with the rows for `Current.check`; None without data.
+        opened: Maps the name of each dataset that a loop has read to its shard.
+        kept: Objects that loops keep with `Current.cached`, by name.
     """
 
     def __init__(self, data: Data):
@@ -67,10 +70,17 @@ class TrialSession:
     Args:
         pool: Handle of the pool.
         ranks: Place of this process in the gang.
-        job: What all trials of the sweep share.
+        job: Settings that all trials of the sweep share.
         assignment: The attempt.
-        cache: What the worker keeps of the trial's data.
-        leaked: Threads that earlier trials left behind; what they report is refused.
+        cache: The worker's cache of the trial's data.
+        leaked: Threads that earlier trials have left running. Their reports are rejected.
+
+    Attributes:
+        name: Name of the sweep and id of the trial.
+        folder: The trial's folder.
+        step: Step of the latest report, counted over all attempts that continue from a checkpoint.
+        stopped: Whether `report` has raised `Stopped`.
+        reports: Number of reports in this attempt.
     """
 
     def __init__(
@@ -87,19 +97,19 @@ class TrialSession:
         self.folder = assignment.folder
         self.step = 0
         self.stopped = False
-        self.reports = 0  # of this attempt
+        self.reports = 0
         self._cache, self._leaked = cache, leaked
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
-        self._wanted: int | None = None  # The pool waits for the news of this step.
+        self._wanted: int | None = None  # Step that the pool waits for; it is sent at once.
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
         self._resumed: bool | None = None if assignment.checkpoint else False
         self._checkpoint_read = False
         self._exchanges = 0
-        self._thread = threading.get_ident()  # The loop runs in it.
+        self._thread = threading.get_ident()  # The thread that runs the loop.
         self._last_report = time.monotonic()  # Infinite while the loop waits for a decision.
-        self._silent_for = 0.0  # The bound of a silence that the pool was told of last.
+        self._silent_for = 0.0  # Largest time limit that was exceeded since the latest report.
 
     @property
     def rank(self) -> int:
@@ -107,18 +117,24 @@ class TrialSession:
         return self.ranks.rank
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
-        """Record a report of the loop. At a rung, wait for the decision.
+        """Record a report of the loop. At a rung, wait for the driver's decision.
+
+        Args:
+            metrics: Dict of metrics, which may be nested.
+            checkpoint: Checkpoint to copy into the trial's folder; None to report without one.
 
         Raises:
             Stopped: The trial ends at this step.
-            TypeError: `metrics` is no dict.
-            ValueError: Rank 0 did not report the objective's metric, or the loop started from scratch under PBT.
+            TypeError: `metrics` is not a dict.
+            ValueError: Rank 0 did not report the objective's metric as a number, a value is infinitely good, or the loop started from
+                scratch under PBT.
+            RuntimeError: The calling thread belongs to an earlier trial.
         """
         if not isinstance(metrics, Mapping):
             raise TypeError(f"report takes a dict of metrics, such as {{'loss': 0.5}}; got {type(metrics).__name__}: {quote(metrics)}")
         if threading.current_thread() in self._leaked:
             raise RuntimeError("the trial that started this thread has ended, so its report belongs to no trial")
-        if self.stopped:  # A loop with a bare `except:` has swallowed the exception.
+        if self.stopped:  # The loop has caught the first `Stopped`.
             raise Stopped
         self._resolve_resumption()
         self._last_report, self._silent_for = time.monotonic(), 0.0
@@ -140,7 +156,7 @@ class TrialSession:
             raise Stopped
 
     def _resolve_resumption(self) -> None:
-        """At the first report, learn whether the loop continues from its checkpoint, which rank 0 decides for all ranks."""
+        """At the first report, find out whether the loop on rank 0 continues from its checkpoint, and set the step accordingly."""
         if self._resumed is not None:
             return
         self._resumed = ray.get(self.pool.resumed.remote(self.assignment.trial.id, self.rank, self._checkpoint_read))
@@ -181,11 +197,14 @@ class TrialSession:
 
     @property
     def finished(self) -> bool:
-        """Whether the trial has made as many steps as the scheduler allows any trial."""
+        """Whether the trial has reached the step at which every trial ends (`max_t`)."""
         return self.job.max_t is not None and self.step >= self.job.max_t
 
     def _send(self) -> None:
-        """Send the news without waiting. What the pool does not acknowledge goes with the next news."""
+        """Send the unacknowledged reports and checkpoints to the pool without waiting.
+
+        They are sent again with later messages until the pool acknowledges them.
+        """
         news = self._news()
         sent = self.pool.tell.remote(self.assignment.trial.id, self.assignment.attempt, news)
         sent.future().add_done_callback(lambda answer: self._acknowledge(news) if answer.exception() is None else None)
@@ -201,11 +220,14 @@ class TrialSession:
             self._checkpoints = [c for c in self._checkpoints if c.step > news.step]
 
     def last_news(self) -> News:
-        """Return all that the pool does not know yet, when the loop has ended."""
+        """Return the unacknowledged reports and checkpoints after the loop has ended."""
         return self._news()
 
     def hurry(self, step: int) -> None:
-        """Send the news of a step at once, or when the loop reaches it: a checkpoint of another rank waits for them."""
+        """Send the reports and checkpoints up to a step at once, or as soon as the loop reaches the step.
+
+        Another rank has stored a checkpoint of this step, which is complete only when this rank has reported the step too.
+        """
         with self._lock:
             self._wanted = step
             due = self._recorded >= step
@@ -213,12 +235,15 @@ class TrialSession:
             self._send()
 
     def send_if_new(self) -> None:
-        """Send the news if there are any."""
+        """Send the unacknowledged reports and checkpoints, if there are any."""
         if self._acknowledged_step != self._recorded:
             self._send()
 
     def check_silence(self) -> None:
-        """Tell the pool, once for each bound, that the loop has not reported for long, and where it is."""
+        """Notify the pool if the loop has not reported for longer than a time limit, and include the loop's stack.
+
+        Each limit triggers one notice between two reports. The notice is also written to the trial's log.
+        """
         quiet, limits = time.monotonic() - self._last_report, (SILENT_AFTER, self.job.report_timeout)
         passed = max((limit for limit in limits if limit is not None and limit <= quiet), default=0.0)
         if passed > self._silent_for:
@@ -228,7 +253,7 @@ class TrialSession:
             self.pool.silent.remote(self.assignment.trial.id, self.assignment.attempt, silence)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
-        """Return the checkpoint that the loop continues from; None at the start."""
+        """Return the checkpoint to continue from; None at the start. The call marks the loop as one that continues from its checkpoint."""
         checkpoint = self.assignment.checkpoint
         self._checkpoint_read = True
         return ray.train.Checkpoint.from_directory(checkpoint.path) if checkpoint else None
@@ -236,8 +261,11 @@ class TrialSession:
     def shard(self, name: str) -> Any:
         """Return this rank's part of a dataset.
 
+        Args:
+            name: Name of the dataset, or another name of `valid` from `ALIASES`.
+
         Raises:
-            KeyError: There is no such dataset.
+            KeyError: The space has no dataset of this name.
         """
         shards, opened = self._cache.shards, self._cache.opened
         name = name if name in shards else ALIASES.get(name, name)
@@ -251,11 +279,11 @@ class TrialSession:
 
     @property
     def opened(self) -> dict[str, Any]:
-        """The shards that the worker has read, by name."""
+        """Maps the name of each dataset that a loop on this worker has read to its shard."""
         return self._cache.opened
 
     def exchange(self, value: Any) -> list[Any]:
-        """Wait until every rank has given a value; return all values by rank."""
+        """Wait until every rank has given a value; return all values, ordered by rank."""
         if self.ranks.world_size == 1:
             return [value]
         self._exchanges += 1
@@ -264,15 +292,15 @@ class TrialSession:
         return values
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
-        """Copy a reported checkpoint into the trial's folder. Ranks that each report one write to the same folder.
+        """Copy a reported checkpoint into the trial's folder. If several ranks report a checkpoint, all write to the same folder.
 
-        `Checkpoint.to_directory` would let one rank copy and have the others wait for it.
+        `Checkpoint.to_directory` is not used, because with it only one rank would copy while the others wait.
         """
         target = Path(self.folder, f"checkpoint_{self.step:06d}")
         target.mkdir(parents=True, exist_ok=True)
         files: Any = checkpoint.filesystem
         pyarrow.fs.copy_files(checkpoint.path, str(target), source_filesystem=files)
-        # The note is read from the source: another rank may be writing its own over the copy.
+        # The note is read from the source, because another rank may be overwriting the copy.
         note, best_step = f"{checkpoint.path}/{CHECKPOINT_NOTE}", self.step
         if files.get_file_info(note).type == pyarrow.fs.FileType.File:
             with files.open_input_file(note) as file:
@@ -281,7 +309,7 @@ class TrialSession:
 
 
 def stack_of(thread: int) -> str:
-    """Return where a thread is, from the user's code on, as a traceback shows it; "" if the thread has ended."""
+    """Return the stack of a thread in the format of a traceback, from the first frame of the user's code; "" if the thread has ended."""
     frame = sys._current_frames().get(thread)
     if frame is None:
         return ""

@@ -1,4 +1,4 @@
-"""The worker actor. The pool imports this module; what takes long to import is in `worker_runtime`."""
+"""The worker actor. The pool imports this module, so the modules that take long to import are in `worker_runtime`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from sweeps.execution.messages import Assignment, Ended, Job, WorkerInfo
 
 @ray.remote(max_restarts=0)
 class Worker:
-    """One process. It stays warm from trial to trial and from gang to gang."""
+    """Process that runs one rank of a trial at a time. It stays alive for later trials and gangs."""
 
     def start(self, pool: Any, worker: str, job: Job) -> WorkerInfo:
-        """See `WorkerRuntime.start`."""
+        """Prepare the process for training loops; see `WorkerRuntime`."""
         from sweeps.execution.worker_runtime import WorkerRuntime
 
         self.runtime = WorkerRuntime(pool, worker, job)
         return self.runtime.start()
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function of a backend in this process."""
+        """Call a function in this process, for a backend or for a check that the process is alive; return its result."""
         return function(*args, **kwargs)
 
     def run(self, assignment: Assignment) -> Ended:
-        """See `WorkerRuntime.run`."""
+        """Run one attempt at a trial on this rank; see `WorkerRuntime.run`."""
         return self.runtime.run(assignment)
 
     def leave(self) -> None:
-        """See `WorkerRuntime.leave`."""
+        """Leave the current gang; see `WorkerRuntime.leave`."""
         self.runtime.leave()
 
 
@@ -46,7 +46,8 @@ def start(pool: Any, worker: str, job: Job, resources: dict[str, float], node: s
         node: Id of the node to start it on; None to let Ray choose.
 
     Returns:
-        Its handle, and a reference of its `WorkerInfo`, which fails if the process dies or cannot start.
+        The worker's handle, and a reference to its `WorkerInfo`. Getting the reference raises an exception if the process dies or cannot
+        start.
     """
     resources = dict(resources)
     actor = Worker.options(  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
-"""The workers of a sweep: start them, reserve them for trials, connect them to gangs, notice their deaths, close them.
+"""Manage the workers of a sweep: start them, reserve them for trials, form gangs, notice deaths, and close workers.
 
-`allocation.decide` decides. This module carries the decisions out, on the event loop of the pool's actor.
+`allocation.decide` decides which workers to reserve, start and close. This module carries the decisions out, on the event loop of the
+pool's actor.
 """
 
 from __future__ import annotations
@@ -27,27 +28,28 @@ from sweeps.execution.messages import Job, WorkerInfo
 
 log = logging.getLogger(__name__)
 
-# A worker that lives asks for calls at least this often, in seconds: its heartbeat.
+# A worker's request for calls is its heartbeat. A request is answered after this many seconds at the latest.
 HEARTBEAT_EVERY = 2.0
-# Deaths are looked for this often, in seconds.
+# Interval between two searches for dead workers, in seconds.
 LOOK_EVERY = 0.5
-# A gang that is connected or taken apart, and a worker whose peer has died, may take this long before the processes are killed, in seconds.
+# Time limits for connecting a gang, and for disbanding a gang or leaving it, in seconds. Processes that take longer are killed.
 CONNECT_WITHIN = 60.0
 DISBAND_WITHIN = 10.0
-# Ray may find no place for a worker though its node has room, as the parts of a GPU may lie on two. After so many seconds idle workers
-# make room.
+# A worker that has not started after this many seconds gets room: an idle worker of its node is closed. Ray may be unable to place a worker
+# although its node has enough resources, for example if the free fractions of a GPU are on two GPUs.
 PLACED_WITHIN = 60.0
-# A trial that does not fit on the cluster fails after so many seconds without a node that could take it.
+# A trial that does not fit on the cluster waits this many seconds for new nodes, then fails.
 FITS_WITHIN = 600.0
-# Rather than start a worker with a smaller part of a GPU, a larger one is used while trials take less than this on average, in seconds.
+# If trials take less than this on average, in seconds, a trial may use an idle worker with a larger fraction of a GPU than it needs.
 SHORT_TRIAL = 60.0
 
 
 class WorkerLost(Exception):
-    """A worker's process has died, or was killed.
+    """Raised when a worker's process has died, or was killed.
 
-    Attributes:
-        blameless: Whether the trial has no part in it: its node or its heartbeat was lost.
+    Args:
+        reason: Text of the exception.
+        blameless: Whether the trial cannot be the cause, for example because the node was lost.
     """
 
     def __init__(self, reason: str, blameless: bool = False):
@@ -56,24 +58,29 @@ class WorkerLost(Exception):
 
 
 class CannotStart(Exception):
-    """A worker raised an exception before it could run anything."""
+    """Raised when a worker failed with an exception while it started."""
 
 
 class Worker:
-    """A worker as the pool knows it.
+    """The pool's state of one worker.
 
     Attributes:
-        id: Its id.
-        number: Its number in the order of starts.
-        resources: Name and amount of each resource.
-        node: Id of its node.
-        phase: See `allocation.Phase`.
-        used: Grows with each use.
-        cached: Keys and sizes of the data that it caches.
-        gang: The gang that it belongs to.
-        actor: Its handle.
-        info: What it told of itself; None before it is up.
-        lost: Why its process is gone; None while it lives.
+        id: Id of the worker.
+        number: Number of the worker, in the order of starts.
+        resources: Name and amount of each resource that the worker holds.
+        node: Id of the worker's node.
+        phase: Phase of the worker.
+        used: Number that grows with each use.
+        cached: Keys and sizes of the data that the worker caches.
+        gang: Gang that the worker belongs to; None if it belongs to no gang.
+        actor: Handle of the worker's actor.
+        info: Description that the worker sent when it had started; None before.
+        lost: Exception that tells why the process has ended; None while it lives.
+        up: Future of `info`. It gets the exception `lost` if the process ends first.
+        gone: Set when the process has ended.
+        heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first.
+        calls: Calls that the worker has not received yet: number, method and arguments.
+        answers: Futures of calls that have not returned, by number.
     """
 
     def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
@@ -87,22 +94,22 @@ class Worker:
         self.lost: Exception | None = None
         self.up: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
         self.gone = asyncio.Event()
-        self.heartbeat: float | None = None  # Time of the last one, by the monotonic clock.
+        self.heartbeat: float | None = None
         self.calls: asyncio.Queue[tuple[int, str, tuple[Any, ...]]] = asyncio.Queue()
         self.answers: dict[int, asyncio.Future[None]] = {}
         self._count = itertools.count()
 
     def state(self) -> WorkerState:
-        """Return what the allocation needs to know."""
+        """Return the state that `allocation.decide` needs."""
         keys = frozenset(key.partition("|")[0] for key, _ in self.cached)
         gang, rank = (self.gang.id, self.gang.workers.index(self)) if self.gang is not None else (None, 0)
         return WorkerState(self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank)
 
     async def call(self, method: str, *arguments: Any) -> None:
-        """Call a method of `WorkerRuntime` beside the worker's main thread.
+        """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait until it returns.
 
         Raises:
-            RuntimeError: The method raised; the text is its traceback.
+            RuntimeError: The method raised an exception. The text of the error is the traceback.
             WorkerLost: The worker died.
         """
         number = next(self._count)
@@ -114,11 +121,11 @@ class Worker:
             del self.answers[number]
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Like `call`, without waiting."""
+        """Call a method like `call`, but neither wait for it nor report its errors."""
         self.calls.put_nowait((next(self._count), method, arguments))
 
     def kill(self) -> None:
-        """End the process."""
+        """Kill the process. Errors are ignored."""
         with contextlib.suppress(Exception):
             ray.kill(self.actor)
 
@@ -126,12 +133,17 @@ class Worker:
 class Gang:
     """Workers that run one trial together.
 
+    Args:
+        number: Number of the gang.
+        workers: The workers, in any order.
+
     Attributes:
-        id: Its id.
-        workers: The workers in the order of their ranks.
-        ranks: Place of each.
-        connected: Whether the backend has connected them.
-        broken: Whether the workers must be disconnected before another trial.
+        id: Id of the gang.
+        workers: The workers, in the order of ranks.
+        ranks: Place of each worker, in the order of ranks.
+        connected: Whether the backend has connected the workers.
+        broken: Whether the gang must be disbanded before its workers run another trial.
+        disbanding: Task that disbands the gang; None before it is disbanded.
     """
 
     def __init__(self, number: int, workers: Sequence[Worker]):
@@ -145,13 +157,13 @@ class Gang:
 
 
 class Background:
-    """Coroutines that run on their own; the event loop itself keeps only a weak reference of a task."""
+    """Runs coroutines in the background and keeps references to their tasks, because the event loop keeps only weak references."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __call__(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Start a coroutine."""
+        """Start a coroutine and return its task."""
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -159,16 +171,16 @@ class Background:
 
 
 class WorkerPool:
-    """All workers of a sweep, and the queue of those who wait for some.
+    """All workers of a sweep, and the queue of trials and fits that wait for workers or resources.
 
     Args:
         job: What all trials of the sweep share.
-        resources: All resources that the sweep may use, if the cluster has one node; None to use what the nodes have.
-        parked: See `allocation.Cluster`.
+        resources: Resources that the sweep may use, for a cluster of one node; None to use the resources that the nodes have.
+        parked: Additional CPUs that idle workers may hold; see `allocation.Cluster`.
         spawn: Runs a coroutine in the background.
 
     Attributes:
-        workers: The workers by id.
+        workers: The workers that have not ended, by id.
         nodes: Resources of each node.
     """
 
@@ -182,13 +194,13 @@ class WorkerPool:
         self._numbers = itertools.count(1)
         self._gang_numbers = itertools.count(1)
         self._here = ray.get_runtime_context().get_node_id()
-        self._seconds = (0, 0.0)  # Number of gangs that were released, and how long they were leased.
+        self._seconds = (0, 0.0)  # Number of released gangs, and the sum of the seconds that their trials ran.
         self.update_nodes()
 
     # ---- what trials need
 
     def warm(self, shapes: Sequence[Shape]) -> None:
-        """Start the workers that trials of these shapes need at the same time, as far as there is room."""
+        """Start workers for one trial of each of these shapes at the same time. Stop at the first shape without room."""
         waiting = [Request(-i, shape.total, shape) for i, shape in enumerate(shapes, 1)]
         taken: set[str] = set()
         while waiting:
@@ -206,21 +218,23 @@ class WorkerPool:
                     return
 
     async def reserve(self, shape: Shape, key: str | None = None, again: bool = False) -> list[Worker]:
-        """Wait for workers of a shape, which may have to start yet.
+        """Wait until the workers of a shape are reserved. The result may contain workers that are still starting.
 
         Args:
-            shape: The shape.
-            key: See `Request`.
-            again: See `Request`.
+            shape: Shape of the trial.
+            key: Key of the trial's prepared data; workers that cache this data are preferred.
+            again: Whether the trial was started before. Such trials are served first.
 
         Raises:
-            RuntimeError: The cluster is too small.
+            RuntimeError: The cluster is too small for the shape.
         """
         workers: list[Worker] = await self._wait_for(Request(next(self._count), shape.total, shape, key, again=again))
         return workers
 
     async def form(self, workers: Sequence[Worker], shape: Shape) -> Gang:
-        """Return the gang of workers that were reserved, ready to run a trial.
+        """Form a gang of reserved workers: wait until all have started, and connect them with the backend if necessary.
+
+        If this fails, the workers are released.
 
         Raises:
             CannotStart: A new worker raised an exception.
@@ -241,7 +255,12 @@ class WorkerPool:
 
     @contextlib.asynccontextmanager
     async def resources(self, need: Mapping[str, float], tasks: bool = True) -> AsyncIterator[None]:
-        """Wait for resources and hold them while this lasts; `tasks`: see `Request`."""
+        """Wait for resources, and hold them during the block.
+
+        Args:
+            need: Name and amount of each resource.
+            tasks: Whether the block runs Ray tasks; see `Request`.
+        """
         ticket = await self._wait_for(Request(next(self._count), need, tasks=tasks))
         try:
             yield
@@ -251,11 +270,16 @@ class WorkerPool:
 
     @property
     def has_queue(self) -> bool:
-        """Whether anybody waits."""
+        """Whether a trial or a fit is waiting in the queue."""
         return any(not granted.done() for _, granted, _ in self._queue)
 
     def release(self, gang: Gang, seconds: float = 0.0) -> None:
-        """Take a gang back. Its workers stay connected unless it is broken."""
+        """Release the workers of a gang after an attempt. They stay connected unless the gang is broken.
+
+        Args:
+            gang: The gang.
+            seconds: Seconds that the attempt took.
+        """
         self._seconds = (self._seconds[0] + 1, self._seconds[1] + seconds)
         if gang.broken and len(gang.workers) > 1:
             self.spawn(self._disband_and_give_back(gang))
@@ -263,7 +287,12 @@ class WorkerPool:
             self._give_back(gang.workers)
 
     def close(self, worker: Worker, kill: bool = False) -> None:
-        """End a worker's process, which frees its resources. `kill` does not wait for a loop that may hang."""
+        """Close a worker, which ends its process and frees its resources.
+
+        Args:
+            worker: The worker.
+            kill: Whether to kill the process without disbanding its gang first, because its loop may hang.
+        """
         worker.phase = Phase.CLOSING
         if worker.gang is not None:
             worker.gang.broken = True
@@ -280,7 +309,7 @@ class WorkerPool:
             one.kill()
 
     def held(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the resources that trials and fits use, and those that idle workers hold."""
+        """Return the resources that trials and fits hold, and the resources that idle and closing workers hold."""
         busy = [dict(w.resources) for w in self.workers.values() if w.phase is Phase.BUSY]
         idle = [dict(w.resources) for w in self.workers.values() if w.phase is not Phase.BUSY]
         return _sum([*busy, *(dict(amount) for _, amount in self._grants.values())]), _sum(idle)
@@ -300,7 +329,7 @@ class WorkerPool:
         try:
             return await granted
         except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():  # Granted in the moment of the cancellation.
+            if granted.done() and not granted.cancelled():  # The request was granted just before the cancellation.
                 self._undo(granted.result())
             self._queue = [entry for entry in self._queue if entry[1] is not granted]
             self.serve()
@@ -316,7 +345,7 @@ class WorkerPool:
         return Cluster(self.nodes, [w.state() for w in self.workers.values()], list(self._grants.values()), self._parked)
 
     def serve(self) -> None:
-        """Do what the allocation decides until it has nothing to do."""
+        """Carry out the actions of `allocation.decide` until it returns `Wait`."""
         while True:
             self._queue = [entry for entry in self._queue if not entry[1].done()]
             count, seconds = self._seconds
@@ -342,7 +371,10 @@ class WorkerPool:
         return next(granted for waiting, granted, _ in self._queue if waiting.id == request.id)
 
     def _refuse(self, too_large: Sequence[Request]) -> None:
-        """Refuse requests that do not fit: at once on a machine, which does not grow, and later on a cluster, which may."""
+        """Fail the requests that do not fit on the cluster. On a single machine this happens at once.
+
+        On a cluster, which may get new nodes, it happens after `FITS_WITHIN` seconds.
+        """
         for request, granted, since in self._queue:
             if request in too_large and (self._fixed is not None or time.monotonic() - since > FITS_WITHIN):
                 total = self.total
@@ -361,7 +393,7 @@ class WorkerPool:
     # ---- gangs
 
     async def _gang_of(self, workers: Sequence[Worker]) -> Gang:
-        """Return the gang that exactly these workers form, connected or not; others that they belong to are disbanded."""
+        """Return the gang of exactly these workers: an existing one, or a new one after their other gangs are disbanded."""
         old = list(dict.fromkeys(one.gang for one in workers if one.gang is not None))
         if len(old) == 1 and set(old[0].workers) == set(workers) and not old[0].broken:
             return old[0]
@@ -393,7 +425,7 @@ class WorkerPool:
         log.info("%s connected %s in %.0f ms", gang.id, ", ".join(w.id for w in gang.workers), 1000 * (time.monotonic() - began))
 
     async def _disband(self, gang: Gang) -> None:
-        """Take a gang apart, once. A worker that does not leave in time is killed."""
+        """Disband a gang, unless this has happened already. Wait for the end; workers that do not leave in time are killed."""
         if gang.disbanding is None:
             gang.disbanding = self.spawn(self._take_apart(gang))
         await asyncio.shield(gang.disbanding)
@@ -414,7 +446,10 @@ class WorkerPool:
                 one.gang = None
 
     async def have_leave(self, worker: Worker) -> None:
-        """Have a worker whose main thread is free leave its gang, which its peers notice in a collective. Kill it if it does not."""
+        """Make a worker leave its gang, which ends collective operations of its peers. Kill it if it does not leave in time.
+
+        The worker's main thread must be free.
+        """
         if worker.lost is not None:
             return
         try:
@@ -449,7 +484,7 @@ class WorkerPool:
             worker.up.set_result(worker.info)
 
     async def _make_room(self, starting: Worker) -> None:
-        """Close idle workers of a node, one after another, while a worker that a trial waits for is not up."""
+        """While a worker that a trial waits for has not started, close an idle worker of its node every `PLACED_WITHIN` seconds."""
         while not starting.up.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(starting.up), PLACED_WITHIN)
@@ -468,7 +503,12 @@ class WorkerPool:
         self.lose(worker, WorkerLost("closed"))
 
     def lose(self, worker: Worker, reason: Exception) -> None:
-        """Remove a worker whose process has died, or kill it."""
+        """Remove a worker from the pool, and kill its process if it is alive.
+
+        Args:
+            worker: The worker.
+            reason: Exception for everyone who waits for the worker.
+        """
         if worker.lost is not None:
             return
         worker.lost, worker.phase = reason, Phase.CLOSING
@@ -478,7 +518,7 @@ class WorkerPool:
             worker.gang.broken = True
         if not worker.up.done():
             worker.up.set_exception(reason)
-            worker.up.exception()  # Nobody may wait for it.
+            worker.up.exception()  # Marks the exception as retrieved, because nobody may be waiting.
         for answer in worker.answers.values():
             if not answer.done():
                 answer.set_exception(reason)
@@ -486,10 +526,14 @@ class WorkerPool:
         self.serve()
 
     async def until_lost(self, worker: Worker, reference: Any) -> Any:
-        """Return the result of a call on a worker's main thread.
+        """Wait for the result of a call on a worker's main thread.
+
+        Args:
+            worker: The worker.
+            reference: Ray's reference to the result.
 
         Raises:
-            WorkerLost: The worker was lost meanwhile.
+            WorkerLost: The worker was lost before the call returned.
             RayError: The call failed.
         """
         result, gone = asyncio.ensure_future(_result(reference)), asyncio.ensure_future(worker.gone.wait())
@@ -503,7 +547,7 @@ class WorkerPool:
             result.add_done_callback(lambda late: late.cancelled() or late.exception())
 
     async def find_lost(self, workers: Sequence[Worker]) -> None:
-        """Notice which of these workers, whose main threads are free, have died."""
+        """Check which of these workers have died, and remove them. The main threads of the workers must be free."""
 
         async def look(one: Worker) -> None:
             try:
@@ -514,12 +558,12 @@ class WorkerPool:
         await asyncio.gather(*(look(one) for one in workers if one.lost is None))
 
     async def watch(self) -> None:
-        """Look for workers that have died, for as long as the pool lives."""
+        """Check periodically which workers have died and which nodes have joined or left, until the pool ends."""
         last = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY)
             now = time.monotonic()
-            if now - last > HEARTBEAT_EVERY:  # This process itself was stopped, and could not hear heartbeats.
+            if now - last > HEARTBEAT_EVERY:  # This process was suspended and missed heartbeats.
                 for one in self.workers.values():
                     one.heartbeat = one.heartbeat and now
             last = now
@@ -541,7 +585,7 @@ class WorkerPool:
         return None
 
     def update_nodes(self) -> None:
-        """Read which nodes the cluster has now."""
+        """Update `nodes` from Ray's list of nodes that are alive."""
         alive = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
         if self._fixed is not None:
             self.nodes = {next(iter(alive)): self._fixed}
@@ -554,7 +598,14 @@ class WorkerPool:
     # ---- what a worker calls
 
     async def listen(self, worker_id: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        """Wait for a call to a worker; None after a while without one. Each call of this method is a heartbeat."""
+        """Wait for the next call that a worker must carry out. Each use of this method counts as a heartbeat of the worker.
+
+        Args:
+            worker_id: Id of the worker.
+
+        Returns:
+            Number, method and arguments of the call; None if there was no call for `HEARTBEAT_EVERY` seconds.
+        """
         if (one := self.workers.get(worker_id)) is None:
             await asyncio.sleep(HEARTBEAT_EVERY)
             return None
@@ -564,7 +615,13 @@ class WorkerPool:
         return None
 
     def answered(self, worker_id: str, number: int, error: str | None) -> None:
-        """A worker has carried out a call."""
+        """Record that a worker has carried out a call.
+
+        Args:
+            worker_id: Id of the worker.
+            number: Number of the call.
+            error: Traceback of the exception that the method raised; None if it raised none.
+        """
         one = self.workers.get(worker_id)
         if one is not None and (answer := one.answers.get(number)) is not None and not answer.done():
             if error is None:
@@ -583,7 +640,7 @@ def _sum(amounts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def describe(error: BaseException | None) -> str:
-    """Return an error in one line: its cause where Ray wrapped one, without Ray's colors and addresses."""
+    """Return an error as one line, without Ray's colors and addresses. If Ray has wrapped another exception, describe that one."""
     if isinstance(error, (WorkerLost, CannotStart)):
         return str(error)
     cause = getattr(error, "cause", None) or error

@@ -1,7 +1,7 @@
-"""The process of a worker: it joins gangs, runs the trials that the pool assigns, and stays warm between them.
+"""Code of a worker's process: it joins gangs, runs the trials that the pool assigns, and resets the process between trials.
 
-Methods of the actor run one after another on the main thread, so that training loops may set signal handlers. What must happen while a
-loop runs comes from a second thread, which asks the pool for calls and thereby shows that the process lives.
+The actor's methods run one after another on the main thread, so that training loops can set signal handlers. A second thread asks the
+pool for calls and carries them out while a loop runs. Its requests are also the worker's heartbeat.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
 from sweeps.execution.training_loop import run_loop
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
-# While a loop runs, its news are sent this often, in seconds.
+# Interval at which a running loop's new reports and checkpoints are sent to the pool, in seconds.
 NEWS_EVERY = 0.5
 
 _runtime: WorkerRuntime | None = None
@@ -52,20 +52,20 @@ class WorkerRuntime:
         _runtime = self
         self.pool, self.worker, self.job = pool, worker, job
         self.session: TrialSession | None = None
-        self._log: Path | None = None  # Of the trial that runs.
+        self._log: Path | None = None  # Log of the running trial.
         self._membership: backends.Membership | None = None
-        self._group: tuple[Any, Any, Any] | None = None  # Of rank 0: backend, worker group and configuration.
+        self._group: tuple[Any, Any, Any] | None = None  # Backend, worker group and configuration; set on rank 0 only.
         self._caches: dict[str, DatasetCache] = {}
         self._leaked: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._trials = 0
         self._first_wear: isolation.Wear | None = None
 
     def start(self) -> WorkerInfo:
-        """Prepare the process for training loops. Imports of the trainers of sweeps happen here, before there is a trial."""
+        """Prepare the process for training loops. If the loop is a trainer of sweeps, it is imported here, before the first trial."""
         for root in reversed(self.job.roots):
             if root not in sys.path:
                 sys.path.insert(0, root)
-        logging.getLogger("ray.data").setLevel(logging.ERROR)  # Ray Data logs each shard that is read; a trial's log is for its loop.
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # Ray Data would log each read shard to the trial's log.
         ray.data.DataContext.get_current().enable_progress_bars = False
         ray_train_adapter.read_data_in_place()
         ray_train_adapter.refuse_shutdown()
@@ -76,7 +76,7 @@ class WorkerRuntime:
             with contextlib.suppress(Exception):
                 references.resolve(self.job.loop)
         elif self.job.backend != "none":
-            with contextlib.suppress(Exception):  # The trial will tell.
+            with contextlib.suppress(Exception):  # The trial will report the error.
                 backends.config_of(self.job.backend)
         context = ray.get_runtime_context()
         gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
@@ -85,13 +85,18 @@ class WorkerRuntime:
     # ---- gangs
 
     def join(self, ranks: Ranks, visible_gpus: str | None) -> None:
-        """Become a rank of a gang."""
+        """Leave the current gang and become a rank of another one.
+
+        Args:
+            ranks: Place of this process in the gang.
+            visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep its value.
+        """
         self.leave()
         self._membership = backends.Membership(ranks, visible_gpus)
         ray_train_adapter.set_ranks(ranks)
 
     def leave(self) -> None:
-        """Clear everything that the last gang has left in this process."""
+        """Leave the gang, if this process belongs to one, and clean up what its backend has set in this process."""
         membership, self._membership = self._membership, None
         if membership is not None:
             membership.leave()
@@ -99,19 +104,19 @@ class WorkerRuntime:
         isolation.empty_cuda()
 
     def form(self, workers: tuple[Any, ...], ranks: tuple[Ranks, ...], resources: dict[str, float], visible_gpus: tuple[str, ...]) -> None:
-        """Connect a gang by Ray Train's backend. Called on rank 0, beside its main thread.
+        """Connect the workers of a gang with Ray Train's backend. The pool calls this on rank 0, in another thread than the main thread.
 
         Args:
-            workers: Handles of all workers in the order of their ranks.
+            workers: Handles of all workers, in the order of ranks.
             ranks: Place of each worker.
-            resources: Resources of one worker.
-            visible_gpus: For each worker the ids of the GPUs that the workers of its node have together; "" without GPUs.
+            resources: Name and amount of each resource of one worker.
+            visible_gpus: For each worker, the ids of the GPUs of all workers on its node; "" without GPUs.
         """
         config = backends.config_of(self.job.backend)
         backend = config.backend_cls()
         group = backends.WorkerGroup(workers, resources)
         shared = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
-        if shared:  # A process that uses CUDA already keeps the devices that it saw first.
+        if shared:  # After CUDA is initialized, a process cannot change its visible devices.
             shared = not any(group.execute(isolation.uses_cuda))
         ray.get(
             [group.execute_single_async(rank, _join, ranks[rank], visible_gpus[rank] if shared else None) for rank in range(len(workers))]
@@ -122,7 +127,7 @@ class WorkerRuntime:
         group.execute(_enter, self.job.backend)
 
     def disband(self) -> None:
-        """Undo `form`."""
+        """Disconnect the gang that `form` connected on this rank 0."""
         if self._group is not None:
             (backend, group, config), self._group = self._group, None
             group.execute(_exit_context)
@@ -130,7 +135,7 @@ class WorkerRuntime:
             group.execute(_leave)
 
     def _form_alone(self, resources: dict[str, float]) -> None:
-        """Connect a gang of one: by torch's own means, or by Ray Train's backend in this process."""
+        """Prepare a gang of one: create torch's process group directly, or call Ray Train's backend in this process."""
         backend = self.job.backend
         if backend in RENEWED_FOR_EACH_TRIAL:
             self.leave()
@@ -147,16 +152,16 @@ class WorkerRuntime:
 
     @property
     def membership(self) -> backends.Membership:
-        """The gang that this process belongs to."""
+        """Membership of this process in its gang."""
         assert self._membership is not None, "the pool forms a gang before it assigns a trial"
         return self._membership
 
     # ---- trials
 
     def run(self, assignment: Assignment) -> Ended:
-        """Run one attempt at a trial and return how it ended on this rank."""
+        """Run one attempt at a trial on this rank, reset the process, and return how the attempt ended."""
         if self._membership is not None:
-            isolation.destroy_groups(self._membership.groups)  # Not at the end of the last trial, when its other ranks may still use them.
+            isolation.destroy_groups(self._membership.groups)  # Not earlier: peers may have used them until now.
         if assignment.ranks.world_size == 1:
             self._form_alone(dict(assignment.trial.shape.per_worker))
         membership = self.membership
@@ -201,9 +206,9 @@ class WorkerRuntime:
         return ended, left
 
     def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
-        """Import the user's module before the first trial: what this takes and changes belongs to no trial."""
+        """Import the user's module before the first trial. Its time is not counted for the trial, and its changes are not reset."""
         run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
-        with _stacks_after(seconds), contextlib.suppress(BaseException), loop_mlflow.logged(run, keep=True):  # The trial will tell.
+        with _stacks_after(seconds), contextlib.suppress(BaseException), loop_mlflow.logged(run, keep=True):  # The trial reports errors.
             references.resolve(self.job.loop)
         if assignment.ranks.rank == 0:
             ray.get(self.pool.imported.remote(assignment.trial.id, assignment.attempt))
@@ -229,26 +234,26 @@ class WorkerRuntime:
         )
 
     def hurry(self, trial: str, step: int) -> None:
-        """Send the news of a trial's step at once."""
+        """Send the reports and checkpoints of the running trial, at once or when its loop reaches this step. Other trials are ignored."""
         if (session := self.session) is not None and session.assignment.trial.id == trial:
             session.hurry(step)
 
     # ---- the second thread
 
     def _listen(self) -> None:
-        """Carry out the calls that the pool has for this worker, and send a loop's news: it may be silent for long after a report."""
+        """Carry out the pool's calls, send new reports of the running loop, and check whether the loop has stopped reporting."""
         last: TrialSession | None = None
         call = self.pool.listen.remote(self.worker)
         while True:
             ready, _ = ray.wait([call], timeout=NEWS_EVERY)
-            with contextlib.suppress(ray.exceptions.RayError):  # The pool is gone, and this process soon.
+            with contextlib.suppress(ray.exceptions.RayError):  # The pool has died, so Ray will end this process soon.
                 if ready:
                     received = ray.get(call)
                     call = self.pool.listen.remote(self.worker)
                     if received is not None:
                         threading.Thread(target=self._answer, args=received, daemon=True).start()
                 session = self.session
-                if session is not None and session is last and not ready:  # The end of a short trial tells everything.
+                if session is not None and session is last and not ready:  # The end of a short trial sends its reports as well.
                     session.send_if_new()
                 last = session
                 if session is not None:
@@ -266,7 +271,7 @@ class WorkerRuntime:
 
 
 def runtime() -> WorkerRuntime:
-    """Return the runtime of this process."""
+    """Return the `WorkerRuntime` of this process, which must exist."""
     assert _runtime is not None
     return _runtime
 
@@ -289,7 +294,10 @@ def _leave() -> None:
 
 @contextlib.contextmanager
 def _stacks_after(seconds: float | None) -> Iterator[None]:
-    """Write the stack of every thread into the log after so many seconds: a loop that hangs at its time limit is killed soon after."""
+    """Write the stacks of all threads to the log if the block takes longer than this many seconds. None to write nothing.
+
+    The pool kills a loop that hangs at its time limit soon afterwards.
+    """
     if seconds is None:
         yield
         return
