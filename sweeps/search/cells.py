@@ -15,7 +15,7 @@ Cell = Mapping[str, Any]
 
 
 def key_of(cell: Cell) -> str:
-    """Return a cell as text, so that it can be the key of a mapping."""
+    """Return a cell as JSON text. The text can be the key of a mapping; the cell itself cannot."""
     return json.dumps(cell, sort_keys=True, default=str)
 
 
@@ -27,22 +27,25 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
         cells: All cells.
 
     Returns:
-        The index; with nested grids, the index of the matching cell with the most dimensions. None if no cell matches.
+        The index of the matching cell, or None if no cell matches. With nested grids, several cells can match. Then the index of the cell
+        with the most dimensions is returned.
     """
     matching = [i for i, cell in enumerate(cells) if all(k in values and values[k] == v for k, v in cell.items())]
     return max(matching, key=lambda i: len(cells[i])) if matching else None
 
 
 def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Any] | None = None) -> int:
-    """Return the index of the cell for the next trial: the first cell, in the order of the round, with the fewest trials.
+    """Return the index of the cell for the next trial: the cell with the fewest trials.
 
-    One round visits every cell once. Within a round, cells with equal scaling are adjacent, and every second round runs backwards. Gangs
-    therefore change their shape about once a round, instead of once a trial.
+    If several cells have the fewest trials, the order of the current round decides. One round visits every cell once. Within a round, cells
+    with equal scaling are adjacent, and every second round runs backwards. Gangs therefore change their shape about once a round, not once
+    a trial.
 
     Args:
         cells: All cells, at least one.
         counts: Number of trials that started in each cell.
-        fixed: Values that are already known. Only cells that agree with these values are considered, if there are any.
+        fixed: Values of the trial that are already known, by dimension; None if no value is known. If any cells agree with these values,
+            only those cells are considered.
     """
     fixed = {name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)}
     able = [i for i, cell in enumerate(cells) if all(name in cell and cell[name] == key for name, key in fixed.items())]
@@ -56,19 +59,19 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
 
 
 def scaling_key(cell: Cell) -> str:
-    """Return the scaling values of a cell as text. They decide the shape of the gangs for its trials."""
+    """Return the scaling values of a cell as text. These values decide the shape of the gangs that run the cell's trials."""
     return json.dumps({k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")}, sort_keys=True, default=str)
 
 
 def first_shapes(space: Space, count: int) -> list[Shape]:
-    """Return the shapes of the first trials, if the grid alone decides them.
+    """Return the shapes of the first trials, if the grid alone decides the shapes.
 
     Args:
         space: The search space.
         count: Number of trials.
 
     Returns:
-        One shape for each trial; [] if the sampler chooses a part of the scaling.
+        One shape for each trial. The list ends before the first trial for which the sampler chooses a part of the scaling.
     """
     counts, shapes = [0] * len(space.cells), []
     grids = {d.name for d in space.dimensions if d.is_grid}
@@ -81,7 +84,7 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
             break  # the sampler chooses a part of the scaling
 
         def choose(dimension: Dimension, cell: Cell = cell) -> Any:
-            """Return the cell's key of a grid dimension, and any valid key of another dimension, which does not affect the shape."""
+            """Return the cell's key for a grid dimension. For other dimensions, return any valid key: they do not affect the shape."""
             if dimension.name in cell:
                 return cell[dimension.name]
             return dimension.options[0].key if dimension.options else 0.5 if dimension.lower is None else dimension.lower

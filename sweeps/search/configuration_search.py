@@ -20,7 +20,7 @@ MAX_ATTEMPTS = 5_000
 
 
 class _OpenOption(Exception):
-    """The key of a dimension with options is not known."""
+    """Raised when the option of a dimension has not been chosen yet, so its key cannot be computed."""
 
     def __init__(self, dimension: Dimension):
         super().__init__(dimension.name)
@@ -28,7 +28,7 @@ class _OpenOption(Exception):
 
 
 def try_build(space: Space, number: int, choose: Callable[[Dimension], Any]) -> Trial | None:
-    """Build a trial, or return None if `choose` does not know a key. See `trial_building.build_trial`."""
+    """Build a trial as `trial_building.build_trial` does. Return None if the trial cannot be built, such as when `choose` lacks a key."""
     try:
         return trial_building.build_trial(space, number, choose)
     except UNREADABLE:
@@ -36,10 +36,10 @@ def try_build(space: Space, number: int, choose: Callable[[Dimension], Any]) -> 
 
 
 def find_configuration(space: Space, number: int, described: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Find the keys of a trial from its description in the result.
+    """Find the keys of a trial from its description in the sweep's result.
 
-    Numeric values are looked up in the description. Options are found by trial and error: all combinations are tried, up to
-    `MAX_ATTEMPTS`. A configuration is accepted only if its parameters, preprocessor, scaling and data equal those of the description.
+    Numeric values are looked up in the description. Options are found by trying all combinations, up to `MAX_ATTEMPTS`. A configuration is
+    accepted only if its parameters, preprocessor, scaling and data equal those in the description.
 
     Args:
         space: The search space.
@@ -47,9 +47,9 @@ def find_configuration(space: Space, number: int, described: Mapping[str, Any]) 
         described: Description of the trial in the result.
 
     Returns:
-        The key of each active dimension; None if no configuration is found.
+        The key of each active dimension. None if no configuration matches the description.
     """
-    pending: list[dict[str, Any]] = [{}]  # options to try, the next one last
+    pending: list[dict[str, Any]] = [{}]  # combinations of options to try; the last entry is tried next
     for _ in range(MAX_ATTEMPTS):
         if not pending:
             return None
@@ -82,7 +82,7 @@ def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
 
 
 def _look_up(described: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a numeric dimension in the description of a trial. Any error means that the description lacks the value."""
+    """Return the value of a numeric dimension in the description of a trial. Any exception means that the description lacks the value."""
     section, _, rest = name.partition(".")
     if section == "preprocessor":  # a text such as "Name (option=0.5)"
         inside = described["preprocessor"].partition(" (")[2].removesuffix(")")
@@ -95,10 +95,10 @@ def _look_up(described: Mapping[str, Any], name: str) -> Any:
 
 
 def key_of(dimension: Dimension, value: Any) -> Any:
-    """Return the key of a dimension's value; see `Dimension.value`.
+    """Return the key that `Dimension.value` converts to a given value.
 
     Raises:
-        ValueError: The sampler cannot produce the value.
+        ValueError: The value is outside the dimension's domain, so the sampler cannot have chosen it.
     """
     if dimension.options:
         return value
@@ -111,7 +111,7 @@ def key_of(dimension: Dimension, value: Any) -> Any:
 
 
 def equal_values(a: Any, b: Any) -> bool:
-    """Return True if two JSON values are equal up to the rounding of numbers."""
+    """Return True if two JSON values are equal. Numbers may differ by rounding errors."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(equal_values(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):

@@ -19,9 +19,9 @@ from sweeps.study.distributions import distribution_of
 from sweeps.study.journal_records import COMPLETE, TRIAL_ATTRIBUTES, SetParam, SetState, is_valid, parse_line
 from sweeps.study.record import PROGRESS_PREFIX
 
-# `worker_id` of the inserted records.
+# `worker_id` of the records that a repair inserts.
 WORKER = "sweeps repair"
-# Largest number of trials in a rebuilt journal. Larger trial numbers in a record are considered damaged.
+# Largest number of trials in a rebuilt journal. A record with a larger trial number is considered damaged.
 MAX_TRIALS = 100_000
 _STUDY = (Op.CREATE_STUDY, Op.SET_STUDY_USER_ATTR, Op.SET_STUDY_SYSTEM_ATTR)
 _PARAM, _STATE = TypeAdapter(SetParam), TypeAdapter(SetState)
@@ -60,16 +60,16 @@ class Line:
 
 @dataclass
 class TrialLines:
-    """The lines about one trial: at first the readable lines, later also the inserted lines.
+    """The lines about one trial: at first only readable lines of the damaged journal, later also the inserted lines.
 
     Attributes:
-        create: The record that creates the trial.
-        params: Records of parameters, by name.
-        start: Record of the `begun` attribute.
-        progress: Progress records, by number.
-        end: Record of the end.
-        others: All other records, such as the change of an enqueued trial to RUNNING.
-        lost_reports: True if some reports of the ended trial are lost.
+        create: Line that creates the trial; None if it is lost.
+        params: Lines that set parameters, by parameter name.
+        start: Line that sets the `begun` attribute; None if it is lost.
+        progress: Lines with progress records, by the number of the progress record.
+        end: Line that records the end of the trial; None if the trial has not ended or the line is lost.
+        others: All other lines, such as the change of an enqueued trial to RUNNING.
+        lost_reports: True if the trial has ended and some of its reports are lost.
     """
 
     create: Line | None = None
@@ -101,11 +101,14 @@ class TrialLines:
 
 
 def placed(lines: Sequence[Line], position: int = -1) -> list[tuple[int, Line]]:
-    """Return the lines with their positions. Positions never decrease, so an inserted line has the position of the line before it.
+    """Return a (position, line) pair for each line, where the positions never decrease.
+
+    The position is the line's index in the damaged journal. A line whose index is smaller than the position before it, such as an inserted
+    line, gets the position of the line before it.
 
     Args:
         lines: The lines in their final order.
-        position: Smallest position.
+        position: Smallest position that a line may get.
     """
     positions = itertools.accumulate((line.index for line in lines), max, initial=position)
     return list(zip(itertools.islice(positions, 1, None), lines, strict=True))
@@ -120,9 +123,10 @@ class JournalLines:
 
     Attributes:
         study: Lines about the study.
-        trials: Lines about each trial, by number. The numbers may have gaps.
-        started: Numbers of the trials that certainly started.
-        limit: Upper bound of the number of trials. A record with a larger trial number is damaged.
+        trials: Lines about each trial, by trial number. The numbers may have gaps.
+        started: Numbers of the trials that certainly started: their `begun` record is left, or at least two other lines about them are left
+            (the CREATE_TRIAL record is not counted).
+        limit: Upper bound of the number of trials. A record whose trial number is this number or larger is considered damaged.
     """
 
     def __init__(self, raw: Sequence[bytes], space: Space):
@@ -146,7 +150,7 @@ class JournalLines:
         self._number(creates)
 
     def _add(self, trial: TrialLines, number: int, line: Line) -> None:
-        """Add a line to its trial if the record is valid. If a record occurs several times, the first line counts."""
+        """Add a line to its trial if the record is valid. If several lines set the same value of the trial, the first line is used."""
         if line.op == Op.SET_TRIAL_PARAM and is_valid(_PARAM, line.record) and self._is_param(line.record):
             trial.params.setdefault(line.record["param_name"], line)
         elif line.op == Op.SET_TRIAL_USER_ATTR and isinstance(attribute := line.record.get("user_attr"), dict) and len(attribute) == 1:
@@ -164,7 +168,7 @@ class JournalLines:
             trial.others.append(line)
 
     def _is_end(self, record: dict[str, Any]) -> bool:
-        """Return True if a record ends a trial."""
+        """Return True if a record ends a trial, and a COMPLETE record has a number for every objective."""
         if not is_valid(_STATE, record) or not record["state"]:
             return False
         values = record["values"]
@@ -180,10 +184,11 @@ class JournalLines:
             return False
 
     def _number(self, creates: Sequence[Line]) -> None:
-        """Find the trial that each CREATE_TRIAL record creates.
+        """Find the number of the trial that each CREATE_TRIAL record creates.
 
-        A CREATE_TRIAL record has no number. The lines between this record and the next CREATE_TRIAL record show the number: it is the
-        first trial that no earlier line is about. A record without such lines gets a free number between its neighbors.
+        A CREATE_TRIAL record has no trial number. The lines between this record and the next CREATE_TRIAL record show the number: the first
+        of these lines that is about a new trial has the number. A CREATE_TRIAL record without such lines gets a free number between the
+        numbers of the CREATE_TRIAL records before and after this record.
         """
         events = [(line.index, None, line) for line in creates]
         first_lines = ((n, min(self.trials[n].lines, key=lambda line: line.index)) for n in self.started)
@@ -201,7 +206,7 @@ class JournalLines:
 
 
 def given_number(record: dict[str, Any]) -> int | None:
-    """Return the number of an initial point with a known result, from its CREATE_TRIAL record; None for any other record."""
+    """Return the trial number in the CREATE_TRIAL record of an initial point with a known result; None for any other record."""
     attributes = record.get("user_attrs")
     start = attributes.get("begun") if isinstance(attributes, dict) else None
     trial_id = start.get("id") if isinstance(start, dict) else None

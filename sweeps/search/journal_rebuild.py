@@ -1,9 +1,9 @@
 """Rebuild a damaged journal from its readable lines and from the sweep's result. Pure functions, no I/O.
 
-A readable line is kept in its place if `journal_rules` allows the record there. Only progress records may get new numbers. Missing records
-are inserted where later records need them. For example, Optuna numbers trials by the order of the CREATE_TRIAL records, so a lost
-CREATE_TRIAL record must be replaced. If too much of a trial is lost, the trial is created but not started. A resumed sweep then samples the
-trial again.
+A readable line stays in its place if `journal_rules` allows the record in this place. The line itself does not change, except that progress
+records may get new numbers. Missing records are inserted where later records need them. For example, Optuna numbers trials by the order of
+the CREATE_TRIAL records, so a lost CREATE_TRIAL record must be replaced. If too many records of a trial are lost, the rebuilt journal
+creates the trial but does not start it. A resumed sweep then samples the trial again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ class RebuiltJournal:
 
     Attributes:
         lines: Lines of the rebuilt journal.
-        changed: True if the lines differ from the damaged journal.
-        dropped: (line number, problem) of each line that was not kept.
+        changed: True if the lines differ from the lines of the damaged journal.
+        dropped: (line number, problem) of each line of the damaged journal that was not kept.
         ended: Ids of the trials with a recorded end, without the trials in `restored`.
         restored: Ids of the trials whose end was lost and was restored from the result.
-        unfinished: Ids of the started trials without a recorded end. A resumed sweep continues them from a checkpoint or runs them again.
-        lost: Ids of the trials of which too much was lost. A resumed sweep samples other trials in their place.
+        unfinished: Ids of the started trials without a recorded end. A resumed sweep continues these trials from a checkpoint or runs them
+            again from the start.
+        lost: Ids of the trials that lost too many records to be repaired. A resumed sweep samples other trials in their place.
         shortened: Ids of the trials in `ended` that lost some of their reports.
-        contradiction: How the rebuilt study contradicts the result; None if it does not.
+        contradiction: Description of how the rebuilt study contradicts the result; None if there is no contradiction.
     """
 
     lines: tuple[bytes, ...]
@@ -54,7 +55,7 @@ class RebuiltJournal:
 
 
 def first_fault(lines: Iterable[bytes]) -> tuple[int, str] | None:
-    """Return the first damaged line of a journal.
+    """Return the number of the first damaged line of a journal, and the problem of this line.
 
     Args:
         lines: Lines of the journal.
@@ -94,7 +95,7 @@ class _Rebuild:
         self._repair = TrialRepair(result, facts)
         best = {int(described["trial"]): described for described in best_trials(result or {"best": None})}
         self._best = {number: described for number, described in best.items() if number < self._read.limit}
-        # Trials at the end that were created but not started are left out: a resumed sweep creates them again.
+        # Trials after the last trial with a CREATE_TRIAL or `begun` record are left out: a resumed sweep creates them again.
         known = [n for n, trial in self._read.trials.items() if trial.create is not None or trial.start is not None]
         count = 1 + max([*known, *self._best], default=-1)
         self._started = self._read.started | facts.trials | {n for n in known if n < count - 1}
@@ -159,12 +160,12 @@ class _Rebuild:
         return [line for before, after in zip([None, *ordered], ordered, strict=False) for line in self._separate(before, after)]
 
     def _separate(self, before: Line | None, after: Line) -> list[Line]:
-        """Return the second of two lines. If the lines create equal trials, insert another record before it."""
+        """Return the line `after`. If both lines are equal CREATE_TRIAL records, return a separating record and the line `after`."""
         equal = before is not None and before.op == Op.CREATE_TRIAL and before.record == after.record
         return [Line(self._header["stops"]), after] if equal else [after]
 
     def _header_records(self) -> dict[str, dict[str, Any]]:
-        """Return the records with which a driver starts a study (see `StudyStore`), by `_attribute_name`."""
+        """Return the records that a driver writes when it creates a study (see `StudyStore`), by the name from `_attribute_name`."""
         objectives, scheduler = self._repair.objectives, self._repair.scheduler
         directions = [1 if o.goal == "minimize" else 2 for o in objectives.objectives]
         names = [line.record.get("study_name") for line in self._read.study if line.record.get("directions") == directions]
@@ -177,7 +178,7 @@ class _Rebuild:
         return {"": create.record} | dict(zip(attributes, (line.record for line in lines), strict=True))
 
     def _header_rules(self) -> Rules:
-        """Return rules that have read the header."""
+        """Return new `Rules` that have already read the header records."""
         rules = Rules()
         for record in self._header.values():
             assert rules.fault(record) is None
@@ -194,11 +195,11 @@ class _Rebuild:
 
         Args:
             number: Number of the trial.
-            configurations: Number of configurations that were created before. A trial that was not started is an initial point if
-                this number is below the number of initial points.
+            configurations: Number of configurations that were created before this trial. A trial that was not started is an initial point
+                if this number is below the number of initial points.
             trial: Lines about the trial.
         """
-        # The time includes the number of the trial, so no two such records are equal.
+        # The trial number is added to the time in microseconds, so no two inserted CREATE_TRIAL records are equal.
         time = format_time(self._repair.start_time(trial) + 1e-6 * number)
         record = new_line(Op.CREATE_TRIAL, study_id=0, datetime_start=time).record
         points = [point.keys for point in self._space.search.initial_points if point.values is None]
@@ -220,7 +221,7 @@ def _attribute_name(record: Mapping[str, Any]) -> str | None:
 
 
 def _summarize(lines: Sequence[bytes], result: Mapping[str, Any] | None) -> RebuiltJournal:
-    """Return a valid journal with the state of each trial."""
+    """Return a `RebuiltJournal` with the lines of a valid journal, the ids of the ended and unfinished trials, and any contradiction."""
     ended, given, unfinished = list[str](), list[str](), list[str]()
     rules = Rules()
     for line in lines:

@@ -15,7 +15,7 @@ from sweeps.study.record import ORIGIN
 
 
 class _KeepingStorage:
-    """Storage that ignores writes to parameters that are already recorded. It is used while a trial is sampled again."""
+    """Storage that ignores writes to parameters that are already recorded. A trial uses this storage while it is sampled again."""
 
     def __init__(self, storage: Any, recorded: set[str]):
         self._storage, self._recorded = storage, recorded
@@ -38,13 +38,13 @@ class OptunaAsker:
     def __init__(self, study: optuna.Study):
         self._study = study
         self._interrupted: deque[FrozenTrial] = deque()
-        self._recorded: dict[str, Any] = {}  # parameters of the trial that is sampled again
+        self._recorded: dict[str, Any] = {}  # recorded parameters of the trial that is sampled again; {} for a new trial
 
     def add_interrupted(self, t: FrozenTrial) -> bool:
-        """Register a trial that was created but never started.
+        """Register a trial of the study if the trial was created but never started.
 
         Args:
-            t: Any trial of the study. Call this method for all trials in the order of their numbers.
+            t: Any trial of the study. Call this method for all trials, in the order of their numbers.
 
         Returns:
             True if the trial was never started.
@@ -57,7 +57,7 @@ class OptunaAsker:
     def ask(self, item: QueueItem) -> optuna.Trial:
         """Return the Optuna trial for a queue item.
 
-        If the creation of the trial was interrupted, the trial is sampled again. The study is the same, so the values are the same.
+        If the creation of the trial was interrupted, no new trial is created: the interrupted trial is returned and sampled again.
 
         Args:
             item: The queue item.
@@ -85,8 +85,8 @@ class OptunaAsker:
     def key(self, trial: optuna.Trial, dimension: Dimension) -> Any:
         """Return the key of a dimension for the trial that `ask` returned last.
 
-        Even a recorded dimension is sampled again, so that the random sequence of the sampler stays the same. The recorded key is returned
-        all the same: other trials may have ended since, so the new sample may differ.
+        If the key is already recorded, the dimension is still sampled again, so that the sampler's random sequence stays the same. But the
+        recorded key is returned. The new sample may differ from the recorded key, because other trials may have ended in the meantime.
 
         Args:
             trial: The Optuna trial.

@@ -1,4 +1,4 @@
-"""Build the scheduler and the sampler of a space, built-in or user-defined, and check them before a sweep starts."""
+"""Build the scheduler and the sampler of a space, and check both before a sweep starts. Both may be built-in or user-defined."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
 
 
 def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
-    """Return the scheduler without importing user code. `NoScheduler` takes the place of a user-defined scheduler.
+    """Build the scheduler of a space without importing user code. `NoScheduler` replaces a user-defined scheduler.
 
     Args:
         spec: The `scheduler` section of the space.
@@ -72,13 +72,13 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
 
 
 def missing_package(algorithm: str) -> list[Problem]:
-    """Return a problem if an algorithm needs a package that is not installed.
+    """Check that the package that an algorithm needs is installed.
 
     Args:
         algorithm: Name of the algorithm, built-in or user-defined.
 
     Returns:
-        One problem, or [] if nothing is missing.
+        One problem if the package is not installed. [] if the package is installed, or if the algorithm needs none.
     """
     package = registry.built_in("sampler", algorithm).package if registry.is_built_in("sampler", algorithm) else None
     if package is None or importlib.util.find_spec(package) is not None:
@@ -89,7 +89,7 @@ def missing_package(algorithm: str) -> list[Problem]:
 def check_plugins(space: Space) -> list[Problem]:
     """Return all problems of the sampler and the scheduler of a space.
 
-    User-defined classes are imported. For this purpose, the folders of the user's modules are added to `sys.path`.
+    User-defined classes are imported. To make this possible, the folders of the user's modules are added to `sys.path` and stay in it.
 
     Args:
         space: The search space.
@@ -120,7 +120,7 @@ def check_plugins(space: Space) -> list[Problem]:
 
 
 def _import(place: str, kind: str, name: str) -> Any:
-    """Import a user-defined class. Any exception becomes an InputError with a one-line problem."""
+    """Import a user-defined class. If the import fails with any exception, raise an InputError with a one-line problem."""
     try:
         return registry.resolve(kind, name)
     except references.RefError as e:
@@ -130,7 +130,7 @@ def _import(place: str, kind: str, name: str) -> Any:
 
 
 def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a user-defined class with its options. Any exception becomes an InputError with a one-line problem."""
+    """Call a user-defined class with its options. If the call fails with any exception, raise an InputError with a one-line problem."""
     try:
         return factory(**options)
     except Exception as e:

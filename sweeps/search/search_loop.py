@@ -1,7 +1,7 @@
-"""Search of one sweep: queue, sampler and scheduler behind Optuna's verbs `ask` and `tell`.
+"""Search of one sweep: combines the queue, the sampler and the scheduler. `ask` and `tell` are named after Optuna's methods.
 
-The study store records every decision and every report. Each decision is a function of the study, so a resumed search makes the same
-decisions.
+The study store records every decision and every report. Each decision depends only on the recorded study. A resumed search therefore makes
+the same decisions.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class SearchLoop:
         store, scheduler, sampler: The arguments.
         space: The search space.
         queue: Queue of trials to start.
-        view: The study as the scheduler sees it.
+        view: Data of the study that the scheduler reads for its decisions.
         budget: Spent budget and best results of the sweep.
-        interrupted: Numbers of the trials that an earlier driver left running. This driver must continue them.
+        interrupted: Numbers of the trials that were running when an earlier driver ended. This driver must continue these trials.
     """
 
     def __init__(self, store: StudyStore, scheduler: Scheduler, sampler: CellSampler):
@@ -64,14 +64,15 @@ class SearchLoop:
 
     @classmethod
     def open(cls, folder: Path, space: Space) -> SearchLoop:
-        """Open the study of a sweep's folder, and rebuild the state of the search from it.
+        """Open the study in a sweep's folder, and rebuild the state of the search from the study.
 
         Args:
             folder: The sweep's folder.
             space: The search space.
 
         Raises:
-            InputError: The algorithm needs a package that is not installed, or the database cannot be reached.
+            InputError: The algorithm needs a package that is not installed, a user-defined sampler or scheduler cannot be built, or the
+                database cannot be reached.
             DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
         """
         scheduler, sampler = scheduler_of(space.scheduler), CellSampler(space)
@@ -131,7 +132,7 @@ class SearchLoop:
             progress: The progress since the last call.
 
         Returns:
-            The reports that were not recorded yet.
+            The reports that this call recorded. Reports that were already recorded are left out.
         """
         new = self.store.record_reports(number, progress)
         if number in self.view.trials:
@@ -143,8 +144,8 @@ class SearchLoop:
     def decide(self, number: int, rung: int) -> Decision:
         """Decide what happens to a trial at a rung, and record the decision.
 
-        A trial may reach a rung a second time if it was lost after the rung and restarted from an earlier checkpoint. Then it continues
-        without a new decision. Repeats always continue.
+        If an attempt of a trial fails after a rung, the trial restarts from an earlier checkpoint and may reach the rung a second time. The
+        trial then continues without a new decision. Repeats always continue.
 
         Args:
             number: Number of the trial.
@@ -199,9 +200,10 @@ class SearchLoop:
     def tell(
         self, number: int, state: State, error: str | None = None, reason: str | None = None, final: dict[str, float] | None = None
     ) -> Result:
-        """Record the end of a trial, and update queue, view and budget.
+        """Record the end of a trial, and update the queue, the view and the budget.
 
-        The arguments are those of `StudyStore.finish`. RUNNING records the latest progress, and the trial can be resumed.
+        The arguments are the same as for `StudyStore.finish`. With the state RUNNING, only the latest progress is recorded: the trial has
+        not ended and can be resumed.
 
         Returns:
             The result of the trial, with the state that was recorded.
@@ -212,7 +214,10 @@ class SearchLoop:
         return result
 
     def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
-        """Update queue, view and budget after the end of a trial. If its configuration has ended too, add that to the budget."""
+        """Update the queue, the view and the budget after the end of a trial.
+
+        If all trials of the configuration have ended, the configuration's merged result is also added to the budget.
+        """
         if number in self.view.trials:
             self.view.trials[number].running = False
             self.view.trials[number].paused_at = None
@@ -256,9 +261,10 @@ class SearchLoop:
         )
 
     def _population(self, trial: Trial) -> str:
-        """Return a text that identifies the population of a trial. Trials of one population may exchange checkpoints.
+        """Return a text that identifies the population of a trial; "" if the scheduler does not perturb trials.
 
-        They have the same preprocessor, the same data and the same grid values. Only `params` outside the grid and the scaling may differ.
+        Trials of one population may exchange checkpoints. They have the same preprocessor, the same data and the same grid values, except
+        grid values of the scaling. Their other `params` and their scaling may differ.
         """
         if not self.scheduler.perturbs:
             return ""
@@ -266,7 +272,7 @@ class SearchLoop:
         return repr((trial.preprocessor, trial.data, [trial.labels.get(name) for name in grids]))
 
     def trial_at_start(self, number: int) -> Trial:
-        """Return a live trial with its initial parameters, from before any perturbation.
+        """Return a trial with the parameters that it had at its start, before any perturbation.
 
         Args:
             number: Number of a trial that this driver runs or ran.

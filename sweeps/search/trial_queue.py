@@ -2,8 +2,8 @@
 
 Order: starts that a crash interrupted, then pending repeats, then initial points, then grid cells in round-robin.
 
-The queue is pure: it does no I/O and reads no clock. Its state depends only on the recorded starts and ends of trials. A resumed driver
-replays them from the study and rebuilds the same queue.
+The queue is pure: it does no I/O and reads no clock. The queue's state depends only on the recorded starts and ends of trials. A resumed
+driver reads these starts and ends from the study and rebuilds the same queue.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class QueueItem:
         configurations_before: Number of configurations that started before this trial.
         in_cell_before: Number of configurations that started in this cell before this trial.
         repeat_of: Number of the trial to repeat, or None for a new configuration.
-        fixed: Keys that are taken from the repeated trial or from an initial point, so that the sampler does not choose them; or None.
-        interrupted: True if the study already has the trial because a crash interrupted its start.
+        fixed: Keys of the repeated trial or of an initial point. The sampler does not choose these keys. None if the sampler chooses all
+            keys outside the grid.
+        interrupted: True if the study already contains the trial, because a crash interrupted the trial's start.
     """
 
     cell: Keys
@@ -49,8 +50,8 @@ class TrialQueue:
 
     Args:
         space: The search space, with its limits, initial points and repeats.
-        scheduler_stops: True if the scheduler may stop trials early. Then the number of repeats is unknown until the first trials have
-            ended, because only complete first trials are repeated.
+        scheduler_stops: True if the scheduler may stop trials early. In this case, the number of repeats is unknown until the first trials
+            have ended, because only complete first trials are repeated.
 
     Attributes:
         configurations_started: Number of configurations that have a first trial.
@@ -65,11 +66,11 @@ class TrialQueue:
         self._initial_points = [point.keys for point in space.search.initial_points if point.values is None]
         self._started_in_cell = [0] * len(space.cells)
         self._repeats_started: Counter[int] = Counter()  # by the number of the first trial
-        self._pending_repeats: list[int] = []  # numbers of first trials; one entry for each repeat to start
+        self._pending_repeats: list[int] = []  # one entry for each repeat to start: the number of the configuration's first trial
         self._first_trials_running = 0
         self._first_trials_complete = 0
-        self._first_trials_incomplete = 0  # pruned or failed: these are not repeated
-        # Starts that a crash interrupted: the item of a new configuration, or the number of the trial to repeat.
+        self._first_trials_incomplete = 0  # number of first trials that were pruned or failed; these are not repeated
+        # Starts that a crash interrupted. Each entry is the item of a new configuration, or the number of the trial to repeat.
         self._interrupted: deque[QueueItem | int] = deque()
 
     # What happened
@@ -80,7 +81,7 @@ class TrialQueue:
         After a repair of the journal, several starts may be interrupted. Record them in the order of their trial numbers.
 
         Args:
-            repeat_of: Number of the trial to repeat, or None for a new configuration. A new configuration keeps its place in its cell.
+            repeat_of: Number of the trial to repeat, or None for a new configuration. A new configuration is counted in its cell at once.
         """
         if repeat_of is not None:
             self._interrupted.append(repeat_of)
@@ -138,10 +139,10 @@ class TrialQueue:
     # What comes next
 
     def next(self, keys_of: Callable[[int], Keys]) -> QueueItem | None:
-        """Return the next trial to start, or None if there is none now (see `may_grow`).
+        """Return the next trial to start, or None if the queue is empty now. If `may_grow` is True, trials may be added later.
 
         Args:
-            keys_of: Returns the keys of a recorded trial, given its number.
+            keys_of: Function that returns the keys of a recorded trial, given the trial's number.
         """
         limit = self._space.limits.max_trials
         interrupted = self._interrupted[0] if self._interrupted else None
@@ -154,7 +155,10 @@ class TrialQueue:
 
     @property
     def remaining(self) -> int:
-        """Upper bound of the number of queued trials, with the repeats of new configurations. Running trials may add more repeats."""
+        """Upper bound of the number of queued trials, including the repeats of new configurations.
+
+        Repeats of first trials that are still running are not included.
+        """
         limit = self._space.limits.max_trials
         interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]
         configurations = max(0, limit - self.configurations_started) + sum(item.configurations_before < limit for item in interrupted)

@@ -1,4 +1,4 @@
-"""Complete the lines of single trials in a damaged journal. Pure functions, no I/O."""
+"""Insert the missing records of single trials in a damaged journal. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sweeps.study.journal_records import COMPLETE, PRUNED, RUNNING, WAITING
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import PROGRESS_PREFIX
 
-# Progress of a trial without a progress record.
+# Values for a progress record if all progress records of the trial are lost.
 _NO_PROGRESS: dict[str, Any] = {"steps": 0, "checkpoint": None, "best": None, "attempts": 1, "seconds": 0.0, "at": 0.0}
 
 
@@ -38,11 +38,11 @@ class SweepFacts:
 
     Attributes:
         space: The search space.
-        time: Time for inserted records, in seconds since the epoch.
-        data: Fingerprint of the data; None if it is unknown.
+        time: Time to write in inserted records, in seconds since the epoch.
+        data: Fingerprint of the data; None if the fingerprint is unknown.
         saved: Checkpoint with the best model of each trial that the result describes, by trial id. Trials without a checkpoint are left
             out.
-        trials: Numbers of the trials that have a folder.
+        trials: Numbers of the trials that have a trial folder.
     """
 
     space: Space
@@ -53,15 +53,15 @@ class SweepFacts:
 
 
 class TrialRepair:
-    """Complete the lines of single trials.
+    """Insert the missing records of single trials.
 
     Args:
-        result: The result of the sweep, or None.
+        result: The result of the sweep; None if the sweep has no result.
         facts: Other facts about the sweep.
 
     Attributes:
         objectives: Objectives and constraints of the sweep.
-        scheduler: The scheduler of the space. A user-defined scheduler is replaced, because a repair runs no code of the folder.
+        scheduler: The scheduler of the space. `NoScheduler` replaces a user-defined scheduler, because a repair must not run user code.
     """
 
     def __init__(self, result: Mapping[str, Any] | None, facts: SweepFacts):
@@ -74,10 +74,11 @@ class TrialRepair:
 
         Args:
             number: Number of the trial.
-            trial: Lines of the trial. They are changed.
+            trial: Lines of the trial. This object is changed.
 
         Returns:
-            The lines of the trial. If too much is lost, only the line that enqueued the trial is left.
+            The lines of the trial, with the inserted records. If too many records are lost, the result has only the line that enqueued the
+            trial, or no line if the trial was not enqueued.
         """
         if trial.given:
             assert trial.create is not None
@@ -91,7 +92,7 @@ class TrialRepair:
         return trial
 
     def _keys(self, number: int, trial: TrialLines) -> dict[str, Any] | None:
-        """Return the key of each active dimension of a trial; None if a key is unknown."""
+        """Return the key of each active dimension of a trial. Return None if a key is lost, or if the keys contradict the start record."""
         recorded = {name: external_key(line.record) for name, line in trial.params.items()}
         start = trial.start.value if trial.start is not None else None
         labels = start["labels"] if start is not None else {}
@@ -111,7 +112,7 @@ class TrialRepair:
         return keys if same else None
 
     def _complete_start(self, number: int, trial: TrialLines, keys: Mapping[str, Any]) -> None:
-        """Insert the missing parameter records of a trial, its missing change to RUNNING and its missing `begun` attribute."""
+        """Insert the missing records of a trial's start: its parameters, its change to RUNNING, and its `begun` attribute."""
         recorded, trial.params = trial.params, {}
         distributions = {d.name: distribution_of(d) for d in self._space.dimensions if d.name in keys}
         for name, key in keys.items():
@@ -130,16 +131,16 @@ class TrialRepair:
             trial.start = new_line(Op.SET_TRIAL_USER_ATTR, trial_id=number, user_attr={"begun": json.loads(json.dumps(start))})
 
     def start_time(self, trial: TrialLines) -> float:
-        """Return the start time of a trial: the time of its first report, or `SweepFacts.time` without a report."""
+        """Return the time of a trial's first remaining report as its start time. If no report is left, return `SweepFacts.time`."""
         times = (time for progress in trial.reports for _, time, *_ in progress["reports"] if 0 <= time < 10**11)
         return float(next(times, self._facts.time))
 
     def _complete_progress(self, number: int, trial: TrialLines) -> None:
-        """Repair the progress records of a trial if some of them are lost.
+        """Repair the progress records of a trial if some of these records are lost.
 
-        The trial is reopened if its end is lost, or if it was COMPLETE and the remaining reports give other values. Then only the
-        progress records before the first gap are kept. Otherwise the remaining progress records are renumbered, and a missing last one is
-        added.
+        The trial is reopened in two cases: its end is lost, or the trial was COMPLETE but the remaining reports give different objective
+        values. A reopened trial keeps only the progress records before the first gap. Otherwise, the remaining progress records are
+        renumbered. If the last progress record is lost, a new last record is added.
         """
         lines = [trial.progress[n] for n in sorted(trial.progress)]
         before_gap = next((i for i, n in enumerate(sorted(trial.progress)) if i != n), len(lines))
@@ -162,7 +163,7 @@ class TrialRepair:
             trial.progress[len(lines)] = progress_line(number, len(lines), latest | {"reports": []})
 
     def _values(self, number: int, trial: TrialLines, progress: Sequence[dict[str, Any]]) -> list[float | None] | None:
-        """Return the objective values of a complete trial with these progress records; None without a progress record."""
+        """Return the objective values that a complete trial has with these progress records; None if there are no progress records."""
         assert trial.start is not None
         attributes = {"begun": trial.start.value} | {f"{PROGRESS_PREFIX}{i}": value for i, value in enumerate(progress)}
         t = FrozenTrial(number, TrialState.COMPLETE, 0.0, None, None, {}, {}, attributes, {}, {}, number)
@@ -173,15 +174,16 @@ class TrialRepair:
     def restore_end(self, number: int, trial: TrialLines, described: Mapping[str, Any]) -> TrialLines | None:
         """Restore the lost end of a trial from the result.
 
-        The end is restored only if the reports then give exactly the values in the result. A lost best report is taken from the result.
+        The end is restored only if the trial's reports give exactly the values in the result. If the best report is lost, a new report with
+        the values in the result replaces it.
 
         Args:
             number: Number of the trial.
-            trial: Lines of the trial. They may be changed.
+            trial: Lines of the trial. This object may be changed.
             described: Description of the trial in the result.
 
         Returns:
-            The lines with the restored end; None if the end is not lost or cannot be restored.
+            The lines with the restored end. None if the end is not lost, or if it cannot be restored.
         """
         if trial.end is not None or trial.given:
             return None
@@ -204,7 +206,10 @@ class TrialRepair:
         return trial
 
     def _described_values(self, number: int, described: Mapping[str, Any]) -> list[float | None]:
-        """Return the objective values of a trial in the result. For a repeated trial, these are its own values, not the aggregate."""
+        """Return the objective values of a trial in the result.
+
+        For a trial with repeats, these are the trial's own values, not the aggregate over the repeats. A missing value is None.
+        """
         if described.get("repeats"):
             return [described["repeats"]["values"].get(format_trial_id(number))]
         if described.get("values"):
@@ -214,9 +219,10 @@ class TrialRepair:
     def _restored_progress(
         self, number: int, trial: TrialLines, described: Mapping[str, Any], values: Sequence[float | None]
     ) -> list[dict[str, Any]]:
-        """Return the progress records with which a trial has the values in the result.
+        """Return progress records that give a trial the values in the result.
 
-        These are the remaining progress records, a record with the best report if it was lost, and a last record without reports.
+        The returned list has the remaining progress records, and a last record without reports. If the best report was lost, a record with
+        this report comes before the last record.
         """
         progress, metrics, leading = trial.reports, _numbers(described), self.objectives.metric
         latest: dict[str, Any] = dict(progress[-1] if progress else _NO_PROGRESS)
@@ -238,17 +244,17 @@ class TrialRepair:
 
 
 def _waits(trial: TrialLines) -> bool:
-    """Return True if a trial was enqueued. The record of an enqueued trial has its parameters."""
+    """Return True if a trial was enqueued, so that its CREATE_TRIAL record contains fixed parameters."""
     return trial.create is not None and trial.create.record.get("state", RUNNING) == WAITING
 
 
 def _is_after(record: dict[str, Any], step: int) -> bool:
-    """Return True if a record holds an intermediate value after a step, or the constraints of an ended trial."""
+    """Return True if a record holds an intermediate value from after a given step, or the constraints of an ended trial."""
     if record["op_code"] == Op.SET_TRIAL_INTERMEDIATE_VALUE:
         return not isinstance(record.get("step"), int) or record["step"] > step
     return record["op_code"] == Op.SET_TRIAL_SYSTEM_ATTR and "constraints" in str(record.get("system_attr"))
 
 
 def _numbers(described: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics of a described trial that are numbers."""
+    """Return the numeric metrics in the description of a trial."""
     return {name: float(value) for name, value in described.get("metrics", {}).items() if is_number(value)}

@@ -1,8 +1,8 @@
-"""Ports of a sampler. There are two kinds of samplers.
+"""Interfaces of samplers. There are two kinds of samplers.
 
 A `Model` suggests values from the reports of earlier trials. A `ReseededSampler` builds an Optuna sampler for each trial. An `Algorithm`,
-such as `Tpe`, is a class with options that builds one of the two. Algorithm classes are cheap to import, because only `build` imports
-numpy, SciPy and Optuna.
+such as `Tpe`, has options and builds a `Model` or a `ReseededSampler`. Algorithm classes are cheap to import, because only their method
+`build` imports numpy, SciPy and Optuna.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """Port of a sampler that suggests values from the history. A user-defined sampler is a class with this method."""
+    """Interface of a sampler that suggests values from the history. A user-defined sampler can be any class with the method `suggest`."""
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Suggest values for the next trial.
@@ -29,10 +29,10 @@ class Model(Protocol):
         Args:
             history: History of the sweep. `history.trials()` returns the trials, and `history.space` has the dimensions of every trial.
             cell: Values of the grid dimensions, which are fixed.
-            rng: Random number generator for this trial. Use no other, so that a resumed sweep suggests the same values.
+            rng: Random number generator for this trial. Use no other generator, so that a resumed sweep suggests the same values.
 
         Returns:
-            Values by dimension. Dimensions that are not in the result are sampled at random.
+            Values by dimension name. Dimensions that are not in the returned mapping are sampled at random.
         """
 
 
@@ -42,9 +42,9 @@ class ReseededSampler:
     The sampler keeps no state between trials, so each suggestion is a function of the study and the seed.
 
     Args:
-        build: Returns the Optuna sampler of a trial. Its arguments are the seed of the trial and the number of earlier configurations in
-            the trial's cell.
-        space: Dimensions that are sampled together. The other dimensions are sampled independently.
+        build: Function `build(seed, index)` that returns the Optuna sampler of a trial. `seed` is the seed of the trial. `index` is the
+            number of configurations that started in the trial's cell before the trial.
+        space: Distributions of the dimensions that are sampled together, by name. The other dimensions are sampled independently.
 
     Attributes:
         space: The argument.
@@ -71,9 +71,9 @@ class SamplerContext:
 
     Attributes:
         seed: Seed of the sweep.
-        always: Distributions of the dimensions that every trial has, including grid dimensions.
+        always: Distributions of the dimensions that every trial has, including grid dimensions, by name.
         grids: Names of the grid dimensions.
-        max_t: Step at which a trial ends, or None.
+        max_t: Step at which the scheduler ends a trial; None if trials end only with their loops.
     """
 
     seed: int
@@ -92,7 +92,8 @@ class Algorithm(ABC):
 
     Attributes:
         several_objectives: True if the algorithm can optimize several objectives.
-        package: Optional package that the algorithm needs, or None. The extra that installs the package has the same name.
+        package: Optional package that the algorithm needs; None if no optional package is needed. The extra of sweeps that installs the
+            package has the same name.
     """
 
     several_objectives: ClassVar[bool] = False

@@ -60,7 +60,7 @@ class CellSampler(BaseSampler):
         self.optuna_sampler.reseed(seed_of(self.seed, number, "sampler"), index)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the dimensions that the algorithm suggests together; {} for a repeat, because all its values are fixed."""
+        """Return the dimensions that the algorithm suggests together. Return {} for a repeat, because all values of a repeat are fixed."""
         if origin_of(trial) is not None:
             return {}
         if self.model is None:
@@ -70,7 +70,7 @@ class CellSampler(BaseSampler):
         return {name: distribution for name, distribution in (known or self._free).items() if name not in self.cell}
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
-        """Suggest values of several dimensions at once; {} for a repeat."""
+        """Suggest the values of several dimensions at once. Return {} for a repeat, because all values of a repeat are fixed."""
         if origin_of(trial) is not None:
             return {}
         if self.model is None:
@@ -80,11 +80,11 @@ class CellSampler(BaseSampler):
         return self.model.suggest(self.history, self.cell, np.random.RandomState(seed_of(self.seed, self._number, "model")))
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution) -> Any:
-        """Return the value of the grid cell, or draw a value of one dimension."""
+        """Return the value of one dimension: the value in the grid cell for a grid dimension, and otherwise a randomly drawn value."""
         if param_name in self.cell:
             return self.cell[param_name]
         return self.optuna_sampler.sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Pass the end of a trial to Optuna's sampler."""
+        """Call the method `after_trial` of Optuna's sampler when a trial has ended."""
         self.optuna_sampler.sampler.after_trial(study, trial, state, values)

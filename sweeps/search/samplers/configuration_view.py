@@ -1,7 +1,7 @@
 """Show each configuration to a sampler as one trial, with the aggregated values of its repeats.
 
-A sampler therefore learns from the same values that configurations are ranked by. A configuration counts as running until its last repeat
-has ended.
+A sampler therefore learns from the same values that rank the configurations. A configuration is shown as running until its last repeat has
+ended.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from sweeps.study.repeats import AGGREGATES
 def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
     """Merge the trials of a configuration into one trial.
 
-    The merged trial is a copy of the first trial with the aggregated values of all complete trials, as in `sweeps.study.repeats.merged`.
-    The violation of a constraint is the worst violation of these trials. The merged trial is RUNNING until all repeats have ended.
+    The merged trial is a copy of the first trial, but its values are aggregated over all complete trials of the configuration, as in
+    `sweeps.study.repeats.merged`. For each constraint, it has the largest violation among these trials. The merged trial is RUNNING until
+    all repeats have ended.
 
     Args:
         trials: Trials of the configuration, the first trial first.
         repeats: Number of trials of a configuration, and the aggregate of their values.
 
     Returns:
-        The merged trial. It is the first trial itself if that trial is not complete, is an initial point with a known result, or if
-        repeats are off.
+        The merged trial. The first trial itself is returned in three cases: repeats are off, the first trial is not complete, or the first
+        trial is an initial point with a known result.
     """
     first = trials[0]
     if repeats.count == 1 or first.state is not TrialState.COMPLETE or is_given(first):

@@ -1,7 +1,7 @@
 """Encode the dimensions of a space as arrays for a model.
 
-A number is encoded as a place on [0, 1], and a category as its index. The place of a logarithmic dimension is linear in the logarithm. In a
-dimension with a step, each value is in the middle of an interval that is one step wide.
+A number is encoded as a place: a number on [0, 1]. A category is encoded as its index. In a logarithmic dimension, the place is a linear
+function of the value's logarithm. In a dimension with a step, each value is in the middle of an interval that is one step wide.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ class Axes:
 
     Attributes:
         space: The argument.
-        names: Names of the dimensions. Arrays have one column for each dimension. Values are in Optuna's internal representation.
+        names: Names of the dimensions. Arrays have one column for each dimension, in this order. Values are in Optuna's internal
+            representation.
         choices: Number of options of each categorical dimension, by column.
         numbers: Columns of the numeric dimensions.
         step: Step of each numeric dimension; 0 for a dimension without a step.
         log: True for each logarithmic numeric dimension.
-        bounds: (numbers, 2) bounds of the numeric dimensions.
-        low: Lower end of each numeric dimension: the lower bound minus half a step. For a logarithmic dimension, its logarithm.
-        width: Distance from the lower end to the upper end of each numeric dimension.
+        bounds: (numbers, 2) lower and upper bounds of the numeric dimensions.
+        low: Lower end of each numeric dimension: the lower bound minus half a step. For a logarithmic dimension, the logarithm of this end.
+        width: Distance from the lower end to the upper end of each numeric dimension. The upper end is the upper bound plus half a step.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution]):
@@ -62,13 +63,13 @@ class Axes:
         return clipped
 
     def places(self, values: np.ndarray) -> np.ndarray:
-        """Convert (n, dimensions) values to (n, dimensions) places. Categories keep their index."""
+        """Convert (n, dimensions) values to (n, dimensions) places. The index of a category does not change."""
         places = values.astype(float)
         places[:, self.numbers] = self.unit(places[:, self.numbers])
         return places
 
     def on_steps(self, places: np.ndarray) -> np.ndarray:
-        """Move (n, dimensions) places to the nearest steps. Dimensions without a step do not change."""
+        """Move (n, dimensions) places to the nearest steps. Places in dimensions without a step do not change."""
         moved = places.copy()
         moved[:, self.numbers] = self.unit(self.values(places[:, self.numbers]))
         return moved

@@ -1,10 +1,11 @@
-"""Gaussian process over configuration and fidelity, as in MOBSTER, with the expected improvement at full fidelity as acquisition function.
+"""Gaussian process over configuration and fidelity, as in MOBSTER. The acquisition function is the expected improvement at full fidelity.
 
 MOBSTER: Klein et al., 2020, Model-based Asynchronous Hyperparameter and Neural Architecture Search.
 
 The value of a trial changes from rung to rung. The model therefore shifts the values of a lower rung by the median change to the next
-higher rung, over the trials that reached both. The shifted values are standardized, and bad outliers are clipped. The logarithm of the step
-is one more input dimension of the kernel. Its length scale is fitted, so the data decide how much one rung says about another.
+higher rung. The median is taken over the trials that reached both rungs. The shifted values are standardized, and bad outliers are clipped.
+The logarithm of the step is one more input dimension of the kernel. The length scale of this dimension is fitted, so the data decide how
+much the values at one rung predict the values at another rung.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from scipy.special import ndtr
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import FULL, History, Point, internal, point_of
 
-# Largest number of observations in the model. If a rung has more than its share, its best trials and a random sample of the others are
-# used.
+# Largest number of observations in the model. Each rung gets a share of this number. If a rung has more trials than its share, the model
+# uses the rung's best trials and a random sample of its other trials.
 MOST = 160
 # The kernel is fitted again when the number of values has grown by this factor since the last fit.
 GROWTH = 1.05
-# Candidates: ANYWHERE uniform points at first, and in each round AROUND neighbors of the BEST points so far.
+# Numbers of candidates: ANYWHERE uniform points at first. Each round then adds AROUND neighbors of the BEST points so far.
 ANYWHERE, AROUND, BEST = 384, 192, 16
-# Smallest standard deviation of a neighbor, as a fraction of the dimension's step. Two of five neighbors then land on another step.
+# Smallest standard deviation of a neighbor's distance from its center, as a fraction of the dimension's step. With this value, two of five
+# neighbors are on another step than their center.
 REACH = 0.6
-# System attribute of a trial: (number of values, parameters of the kernel) if the kernel was fitted for the trial.
+# System attribute of a trial for which the kernel was fitted: (number of values, parameters of the kernel).
 FITTED = "gp:fitted"
 
 
@@ -46,7 +48,8 @@ class Process:
     Args:
         x: (n, d) inputs.
         y: (n,) values with mean 0 and standard deviation 1.
-        categorical: (d,) booleans. For a categorical column, the distance of two values is 0 if they are equal, and otherwise 1.
+        categorical: (d,) booleans: True for a categorical column. In such a column, the distance between two values is 0 if they are
+            equal, and otherwise 1.
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, categorical: np.ndarray):
@@ -67,7 +70,8 @@ class Process:
             noise: Variance of the noise if it is known; None to fit it.
 
         Returns:
-            (d + 2,) logarithms of the d length scales, the scale and the noise variance. `start`, clipped to the bounds, if the fit fails.
+            (d + 2,) logarithms of the d length scales, of the scale and of the noise variance. If the fit fails, `start`, clipped to the
+            bounds.
         """
         bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (-9.0, 0.0)]
         if noise is not None:
@@ -96,7 +100,8 @@ class Process:
         gradient[d] = 0.5 * np.sum(outer * kernel)
         gradient[d + 1] = 0.5 * noise * np.trace(outer)
         loss = 0.5 * self.y @ alpha + np.log(np.diag(low)).sum()
-        # Priors: length scales about as long as the space is wide, and longer for more dimensions; a scale near 1; little noise.
+        # Priors: the length scales are about as long as the space is wide, and longer if there are more dimensions. The scale is near 1,
+        # and the noise is small.
         means = np.concatenate([np.full(d, 0.5 * math.log(d) - 0.5), [0.0, -4.0]])
         widths = np.concatenate([np.full(d, 1.0), [1.0, 2.0]])
         z = (theta - means) / widths
@@ -127,7 +132,7 @@ class Process:
         self._alpha = cho_solve((self._low, True), self.y)
 
     def imagine(self, x: np.ndarray) -> None:
-        """Add inputs with their predicted means as values, so that the same points are not suggested again.
+        """Add inputs as observations, with their predicted means as values, so that the same points are not suggested again.
 
         Args:
             x: (m, d) inputs.
@@ -144,7 +149,7 @@ class Process:
             x: (m, d) inputs.
 
         Returns:
-            (m,) posterior means and (m,) standard deviations.
+            (m,) posterior means and (m,) posterior standard deviations.
         """
         kernel = self._kernel(x, self.x)
         solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
@@ -170,14 +175,14 @@ class Process:
 class GpModel:
     """Suggest the point with the largest expected improvement at full fidelity.
 
-    The first suggestion is the middle of the space, as in Google's Vizier (Song et al., 2024: The Vizier Gaussian Process Bandit
-    Algorithm). Users tend to choose ranges around values that work.
+    The first suggestion is the middle of the space, because users tend to choose ranges around values that work. Google's Vizier does the
+    same (Song et al., 2024: The Vizier Gaussian Process Bandit Algorithm).
 
     Args:
         n_startup_trials: Number of trials with a value before the model is used. Until then, points are random.
         deterministic_objective: True if equal configurations have equal values.
         space: Distributions of the dimensions that every trial has. The other dimensions are sampled independently.
-        max_t: Step at which a trial ends; None for the highest recorded step.
+        max_t: Step at which a trial ends, which is full fidelity. If None, the highest recorded step is full fidelity.
     """
 
     def __init__(
@@ -192,7 +197,7 @@ class GpModel:
         self.axes = Axes(self.names)
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._discrete = bool((self.axes.step > 0).all())
-        # Smallest standard deviation of a neighbor in each dimension. Without it, a dimension with wide steps would never change.
+        # Smallest standard deviation for neighbors in each dimension. Without this minimum, a dimension with wide steps would never change.
         self._reach = np.zeros(len(self.names))
         self._reach[self.axes.numbers] = np.where(self.axes.log, 0.0, REACH * self.axes.step / self.axes.width)
         self._fitted: tuple[int, list[float]] | None = None  # number of values at the last fit, and the fitted parameters
@@ -221,7 +226,8 @@ class GpModel:
         pending = [t for n, t in history.running.items() if n != number and self.names.keys() <= t.params.keys()]
         if pending:
             process.imagine(self._at_full(self._places(pending)))
-        # As in `Tpe`, no point is suggested twice if all dimensions are discrete. Otherwise an uncertain point would be repeated.
+        # As in `Tpe`, no point is suggested twice if all dimensions are discrete. Without this rule, an uncertain point would be suggested
+        # again and again.
         taken = history.tried | {point_of(t.params, t.distributions) for t in pending}
         observed_places = self._in_cell(x[:, :-1], cell)
         mean = process.predict(self._at_full(observed_places))[0]
@@ -237,7 +243,10 @@ class GpModel:
         return self._values(candidates[np.argmax(improvement)], cell)
 
     def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
-        """Return the parameters of the kernel. They are fitted again if there are enough new values, and otherwise read from the study."""
+        """Return the parameters of the kernel.
+
+        If there are enough new values, the parameters are fitted again and recorded in the study. Otherwise the last fit is used.
+        """
         count = sum(history.count(level) for level in history.levels)
         if self._fitted is None:
             recorded = (t.system_attrs.get(FITTED) for t in reversed(study.get_trials(deepcopy=False)))
@@ -266,9 +275,10 @@ class GpModel:
         return np.column_stack([x, np.ones(len(x))])
 
     def _fresh(self, places: np.ndarray, cell: Mapping[str, Any], taken: set[Point]) -> np.ndarray:
-        """Move places to the cell, and drop points that are already taken if all dimensions are discrete.
+        """Return copies of the places in which the grid dimensions have the values of the cell.
 
-        The returned points are added to `taken`.
+        If all dimensions are discrete, places whose points are in `taken` are left out. The points of the other places are then added to
+        `taken`.
         """
         places = self._in_cell(places, cell)
         if not self._discrete:
@@ -292,7 +302,7 @@ class GpModel:
         return x
 
     def _around(self, centers: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
-        """Draw AROUND neighbors of the centers. Each neighbor differs from its center in a random part of the dimensions."""
+        """Draw AROUND neighbors of random centers. Each neighbor differs from its center in a random subset of the dimensions."""
         x = centers[rng.randint(len(centers), size=AROUND)]
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
         moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
@@ -304,19 +314,20 @@ class GpModel:
 def observations(history: History, rng: np.random.RandomState) -> list[tuple[float, FrozenTrial, float]]:
     """Choose at most `MOST` observations for the model.
 
-    The values of lower rungs are shifted by the median change between rungs, so that they are comparable with the highest level.
+    Values at lower levels are shifted by the median change between levels, so that they are comparable with values at the highest level.
 
     Args:
         history: The trials so far.
-        rng: Random numbers of the trial that is sampled.
+        rng: Random number generator of the trial that is being sampled.
 
     Returns:
-        (level, trial, value) of each observation. Smaller values are better. A trial that failed or violates a constraint has the value
-        infinity.
+        (level, trial, value) of each observation. Smaller values are better. The value is infinity if the trial failed or violates a
+        constraint.
     """
     by_level: dict[float, list[tuple[float, float, int]]] = {}
     for level in sorted((level for level in history.levels if history.count(level)), reverse=True):
-        if min(by_level, default=FULL) in (FULL, level) or level <= min(by_level) / 2:  # some schedulers have a rung at every step
+        # Some schedulers have a rung at every step. So a level is used only if it is at most half of the level above it.
+        if min(by_level, default=FULL) in (FULL, level) or level <= min(by_level) / 2:
             cells = history.levels[level].values()
             by_level[level] = sorted((violation, values[0], number) for cell in cells for violation, values, number in cell)
     shift, shifts = 0.0, {}
@@ -343,8 +354,8 @@ def observations(history: History, rng: np.random.RandomState) -> list[tuple[flo
 def standardized(values: np.ndarray) -> np.ndarray:
     """Scale values to mean 0 and standard deviation 1, and clip bad outliers.
 
-    Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are clipped to the whisker. Otherwise one
-    diverged trial would make all other trials look alike. Values that are not finite are clipped in the same way.
+    Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are clipped to the whisker. Without clipping, a
+    single diverged trial would make all other trials look equal. Values that are not finite are also clipped to the whisker.
 
     Args:
         values: (n,) values; smaller is better.

@@ -1,7 +1,7 @@
 """Trials of a study, sorted and grouped for models.
 
-The cost of an update depends on the number of new and running trials, not on the number of all trials. The history depends only on the
-study, and not on the order in which the trials were added.
+The cost of an update depends on the number of new and running trials, not on the number of all trials. The content of the history depends
+only on the study, not on the order in which trials were added to the history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sweeps.search.samplers.configuration_view import merge_repeats
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import origin_of
 
-# The level of complete trials.
+# The level for the final values of complete trials.
 FULL = math.inf
 
 Level = float
@@ -34,11 +34,12 @@ Ranked = tuple[float, tuple[float, ...], int]  # (violation of the constraints, 
 class History:
     """Trials of a study, by level and cell.
 
-    A level is a step at which trials were compared, or `FULL` for complete trials. A trial has a value at every level that it reached.
-    Failed trials and trials that violate a constraint rank last. A configuration with repeats counts as one trial; see `merge_repeats`.
+    A level is a step at which trials were compared, or `FULL` for the final values of complete trials. A trial has a value at every level
+    that it reached. Failed trials and trials that violate a constraint rank last. The repeats of a configuration are merged into one trial;
+    see `merge_repeats`.
 
     Args:
-        grids: Names of the grid dimensions. Their values identify the cell of a trial.
+        grids: Names of the grid dimensions. The values of these dimensions identify the cell of a trial.
         repeats: Number of trials of a configuration, and the aggregate of their values.
         space: Distributions of the dimensions that every trial has.
 
@@ -46,8 +47,9 @@ class History:
         space: The argument.
         number: Number of the trial that is being sampled.
         running: Trials that have not ended, by number.
-        levels: Ranks of the trials at each level, by level and cell, the best first. Several objectives are compared one after the other.
-        ended: Numbers of the ended trials that reached a level, by their highest level and by cell.
+        levels: Ranks of the trials, by level and cell, the best trial first. With several objectives, the first objective decides, and the
+            next objective decides only ties.
+        ended: Numbers of the ended trials that reached at least one level, by the highest level that they reached and by cell.
         known: Trials that have reached at least one level, by number.
         tried: Configurations of the known trials; see `point_of`.
         last_step: Highest recorded step.
@@ -86,7 +88,7 @@ class History:
         """Return the earlier trials that are running or have reached a level, in the order of their numbers.
 
         Returns:
-            Optuna's frozen trials. Each configuration counts as one trial; see `merge_repeats`.
+            Optuna's frozen trials, one for each configuration; see `merge_repeats`.
         """
         trials = {trial.number: trial for trial in (*self.known.values(), *self.running.values())}
         return [trials[number] for number in sorted(trials) if number != self.number]
@@ -139,7 +141,7 @@ class History:
         del ranked[bisect_left(ranked, self._ranks[trial.number][level])]
 
     def cell(self, params: Mapping[str, Any]) -> str:
-        """Return the cell of a trial as text, given the trial's parameters."""
+        """Return the cell of a trial as JSON text, given the trial's parameters; "" if there are no grids."""
         return json.dumps([params.get(name) for name in self._grids], default=str) if self._grids else ""
 
     def count(self, level: Level) -> int:
@@ -147,13 +149,13 @@ class History:
         return sum(map(len, self.levels[level].values())) if level in self.levels else 0
 
     def highest(self, enough: int) -> Level | None:
-        """Return the highest level that at least `enough` trials reached; None if there is none."""
+        """Return the highest level that at least `enough` trials reached; None if no level was reached by enough trials."""
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
 
     def spaces(self) -> list[dict[str, BaseDistribution]]:
-        """Return groups of dimensions. The dimensions of a group always occur in the same trials.
+        """Return groups of dimensions, each as distributions by name. All dimensions of a group occur in the same trials.
 
-        For example, all dimensions inside one option form a group, because only trials with this option have them.
+        For example, all dimensions inside one option form a group, because only trials with this option have these dimensions.
         """
         groups = [dict(sorted(space.items())) for space in self._group.search_spaces]
         return sorted(groups, key=lambda space: tuple(space))
@@ -185,5 +187,5 @@ def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -
 
 
 def _finite(value: float) -> float:
-    """Replace NaN with infinity, so that it ranks last."""
+    """Replace NaN with infinity, so that a trial with NaN ranks last."""
     return math.inf if math.isnan(value) else value

@@ -2,8 +2,8 @@
 
 A mixture has one kernel for each observation and one broad kernel over the whole space. A kernel is a product of truncated normal
 distributions and categorical distributions (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization). The mixture is
-multivariate as in BOHB (Falkner et al., 2018). With the widths of `neighbors`, it equals the mixture of Optuna's multivariate TPE.
-Optuna's classes are private and twice as slow.
+multivariate as in BOHB (Falkner et al., 2018). If `neighbors` computes the widths, the mixture equals the mixture of Optuna's multivariate
+TPE. Optuna's classes are not used, because they are private and half as fast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from sweeps.search.samplers.encoding import Axes
 
-Widths = Callable[[np.ndarray], np.ndarray]  # (n, d) places -> (n, d) widths of kernels; 1 is the whole range
+Widths = Callable[[np.ndarray], np.ndarray]  # (n, d) places -> (n, d) widths of kernels, where 1 is the width of the whole range
 
 
 class Mixture:
@@ -24,10 +24,10 @@ class Mixture:
     Args:
         axes: Encoding of the dimensions.
         values: (n, dimensions) observations.
-        weights: (n,) weights of their kernels. The broad kernel has weight 1.
-        widths: Computes the widths of the kernels from the places of the observations.
-        cell: Index of the given category, by column. The weight of each kernel is multiplied by the probability that the kernel gives to
-            these categories.
+        weights: (n,) weights of the observations' kernels. The broad kernel has weight 1.
+        widths: Function that computes the widths of the kernels from the places of the observations.
+        cell: Categories on which the mixture is conditioned: the index of the category, by column. The weight of each kernel is multiplied
+            by the kernel's probability of these categories.
     """
 
     def __init__(self, axes: Axes, values: np.ndarray, weights: np.ndarray, widths: Widths, cell: Mapping[int, int]):
@@ -101,9 +101,9 @@ class Mixture:
 
 
 def neighbors(places: np.ndarray) -> np.ndarray:
-    """Compute the width of each kernel in each dimension: the distance to the farther of the two neighbors, as in Optuna.
+    """Compute the width of each kernel in each dimension: the distance from its place to the farther of the two adjacent places.
 
-    The width is at least the larger of 1/(n + 2) and 1/100 of the range.
+    This is the rule of Optuna. The width is at least the larger of 1/(n + 2) and 1/100 of the range.
 
     Args:
         places: (n, d) places on [0, 1].
@@ -125,10 +125,11 @@ def neighbors(places: np.ndarray) -> np.ndarray:
 
 
 def third_nearest(places: np.ndarray) -> np.ndarray:
-    """Compute the width of each kernel: the root-mean-square distance to the third nearest place, at least 1/100 of the range.
+    """Compute the width of each kernel: the root-mean-square distance from its place to the third nearest place.
 
-    Kernels are narrow where many places are close together, so the search narrows around clusters of good trials. A kernel has the same
-    width in every dimension, because two places may be far apart in one dimension and close in all others.
+    The width is at least 1/100 of the range. Kernels are narrow where many places are close together, so the search narrows around clusters
+    of good trials. A kernel has the same width in every dimension, because two places may be far apart in one dimension and close in all
+    other dimensions.
 
     Args:
         places: (n, d) places on [0, 1].

@@ -27,7 +27,7 @@ class Qmc(Algorithm):
         from optuna.samplers import QMCSampler, RandomSampler
 
         class IndexedQmc(QMCSampler):
-            """QMC sampler that takes the point at a given index. Optuna's own sampler takes the next point after those in the study."""
+            """QMC sampler that takes the point at a given index. Optuna's own sampler chooses the index from the trials in the study."""
 
             def __init__(self, index: int, **options: Any):
                 with warnings.catch_warnings():

@@ -13,7 +13,7 @@ from sweeps.space.section_models import AtLeast0, AtLeast1
 
 @dataclass(frozen=True)
 class Tpe(Algorithm):
-    """Suggest values that good trials have more often than the others."""
+    """Suggest values that are more frequent among good trials than among the other trials."""
 
     several_objectives: ClassVar[bool] = True
 

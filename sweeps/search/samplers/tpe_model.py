@@ -1,14 +1,14 @@
-"""TPE (Bergstra et al., 2011; by rungs as in BOHB, Falkner et al., 2018), with one model for each rung and cell.
+"""TPE with one model for each rung and cell (Bergstra et al., 2011; one model for each rung as in BOHB, Falkner et al., 2018).
 
-Values at different steps cannot be compared. So the model uses only the highest rung that enough trials reached. A model that mixes
-rungs is worse than random search.
+Values at different steps cannot be compared. So the model ranks trials only at the highest rung that enough trials reached. A model that
+mixes values of several rungs is worse than random search.
 
-In a grid, the values of the cell are fixed, and the model is conditioned on these values. The weight of a kernel is the probability that
-the kernel gives to these values. Optuna's `enqueue_trial` with the cell's values does not condition the other dimensions, even with a
-multivariate TPE. The mean late regret is then 0.5, and 0.26 with conditioning.
+In a grid, the values of the cell are fixed, and the model is conditioned on these values. The weight of each kernel is multiplied by the
+kernel's probability of these values. Optuna can also fix the cell's values, with `enqueue_trial`. But then even a multivariate TPE does not
+condition the other dimensions on these values. The mean late regret is 0.26 with conditioning, and 0.5 without it.
 
-A trial is good if it is among the best of its own cell. If trials were ranked over all cells, the good trials would soon be in one cell.
-All other cells would then be searched near the good values of that cell.
+A trial is good if it is among the best trials of its own cell. If trials were ranked over all cells, the good trials would soon all be in
+one cell. All other cells would then be searched near the good values of that cell.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import History, Ranked, internal, point_of
 from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_nearest
 
-# Largest number of kernels of a density. There are few good trials. Of the other trials, a new random sample is drawn for each suggestion.
+# Largest number of kernels in a density. The density of the other trials would often exceed this number. So each suggestion uses a new
+# random sample of the other trials.
 KERNELS = 128
 # Number of good trials in a cell: GOOD times the square root of the number of trials, rounded up, but at most MOST_GOOD.
 GOOD, MOST_GOOD = 0.8, 25
-# Fraction of random suggestions, as in BOHB. Without them, a model that prefers the wrong option of a choice never tries another option.
+# Fraction of suggestions that are random, as in BOHB. Without random suggestions, a model that prefers the wrong option of a choice never
+# tries another option.
 RANDOM = 0.03
 
 
@@ -41,7 +43,10 @@ class TpeModel:
         self.enough, self.candidates, self.kernels = max(1, n_startup_trials), n_ei_candidates, KERNELS
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
-        """Return values by dimension; {} if no level has enough trials, and for random suggestions. See `Model.suggest`."""
+        """Return values by dimension; see `Model.suggest`.
+
+        Return {} if no level has enough trials, and for a small fraction of trials (see `RANDOM`). All their values are sampled at random.
+        """
         study, number = history.study, history.number
         level = history.highest(self.enough)
         if level is None or rng.rand() < RANDOM:
@@ -49,7 +54,7 @@ class TpeModel:
         good, rest = self._split(study, history, level, number, history.cell(cell), rng)
         suggestion: dict[str, Any] = {}
         groups = history.spaces()
-        # If all dimensions are discrete, the best candidate would soon always be the same. So a point that was tried or runs is skipped.
+        # If all dimensions are discrete, the best candidate would soon always be the same point. So points of earlier trials are skipped.
         pending = {point_of(t.params, t.distributions) for n, t in history.running.items() if n != number}
         for group in groups:
             space = {name: distribution for name, distribution in group.items() if not distribution.single()}
@@ -74,20 +79,20 @@ class TpeModel:
     ) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
         """Split the trials into good trials and other trials.
 
-        The good trials are the best trials of each cell at the level. The other trials are the remaining trials of the level and the
-        trials that ended below the level. If a list would be too long, it is a random sample that prefers the cell `own`. The running
-        trials that have not reached the level are always among the other trials.
+        The good trials are the best trials of each cell at the level. The other trials are the remaining trials at the level and the trials
+        that ended before the level. A list that would be too long is replaced by a random sample that prefers trials of the cell `own`.
+        Running trials that have not reached the level are always among the other trials.
 
         Args:
             study: The study.
             history: The trials so far.
             level: The level at which trials are compared.
             number: Number of the trial that is being sampled.
-            own: Cell of this trial.
+            own: Cell of the trial that is being sampled, as `History.cell` returns it.
             rng: Random number generator for this trial.
 
         Returns:
-            (good trials, other trials). Good trials are ordered by their rank in their cell, other trials by number.
+            (good trials, other trials). Good trials are ordered by their rank in their cell. Other trials are ordered by number.
         """
         good: tuple[list[int], list[int]] = ([], [])
         rest: tuple[list[int], list[int]] = ([], [])
@@ -120,13 +125,13 @@ def _density(
 
 
 def by_rank(n: int) -> np.ndarray:
-    """Return n weights with mean 1, the best trial first. They decrease as in CMA-ES (Hansen and Ostermeier, 2001)."""
+    """Return n weights with mean 1, the best trial first. The weights decrease as in CMA-ES (Hansen and Ostermeier, 2001)."""
     weights = math.log(n + 1) - np.log(np.arange(1, n + 1))
     return weights / weights.mean() if n else weights
 
 
 def by_age(n: int) -> np.ndarray:
-    """Return n weights, the oldest trial first, as in Optuna. The last 25 weights are 1; the earlier ones increase from 1/n to 1."""
+    """Return n weights as in Optuna, the oldest trial first. The last 25 weights are 1; the earlier weights increase from 1/n to 1."""
     weights = np.ones(n)
     weights[:-25] = np.linspace(1 / max(1, n), 1.0, max(0, n - 25))
     return weights
@@ -138,9 +143,9 @@ def good_count(count: int) -> int:
 
 
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
-    """Return all trial numbers, or a random sample of `most` numbers if there are more.
+    """Return all trial numbers, or a random sample of `most` numbers if there are more than `most`.
 
-    At least half of the sample comes from `own`. If `own` has fewer trials, all of them are in the sample.
+    At least half of the sample comes from `own`. If `own` has fewer trials than that, all trials of `own` are in the sample.
     """
     if len(own) + len(others) <= most:
         return own + others

@@ -16,7 +16,7 @@ from sweeps.space.section_models import AtLeast1, AtLeast2
 
 @dataclass(frozen=True)
 class Asha(Scheduler):
-    """Compare trials at rungs that grow geometrically, and stop those that are not among the best at the rung."""
+    """Compare trials at rungs that grow geometrically, and stop the trials that are not among the best at a rung."""
 
     stops: ClassVar[bool] = True
 
@@ -25,7 +25,7 @@ class Asha(Scheduler):
     reduction_factor: Annotated[AtLeast2, Field(description="ratio of two rungs; one trial in this many passes a rung")] = 3
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
-        """Return the rungs: the grace period, then each rung times the reduction factor, before `max_t`."""
+        """Return the rungs below `max_t`. The first is the grace period; each later rung is the rung before times `reduction_factor`."""
         rungs, step = [], self.grace_period
         while step < self.max_t:
             rungs.append(step)
@@ -49,7 +49,7 @@ class Asha(Scheduler):
         return CONTINUE if better < passing else STOP
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return 1 if there are rungs. The first trial at a rung always continues, but all later trials may be stopped."""
+        """Return 1 if there are rungs, because only the first trial at each rung always continues. Return `trials` if there is no rung."""
         return min(trials, 1) if self.rungs() else trials
 
     def late_trial_steps(self, repeats: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Port of a scheduler. A scheduler names the rungs at which trials wait, and makes the decision at each rung."""
+"""Interface of a scheduler. A scheduler defines the rungs at which trials wait, and decides what happens to a trial at each rung."""
 
 from __future__ import annotations
 
@@ -35,17 +35,19 @@ PAUSE = Decision(Action.PAUSE)
 
 
 class Scheduler(ABC):
-    """Port of a scheduler. To write a scheduler, define a dataclass that inherits from this class. Its fields are its options.
+    """Interface of a scheduler. To write a scheduler, define a dataclass that inherits from this class. Its fields are its options.
 
-    A scheduler is a pure function of the study. It keeps no state between calls, so a resumed sweep makes the same decisions.
+    A scheduler must keep no state between calls: each decision depends only on the study. A resumed sweep then makes the same decisions.
 
     Attributes:
         resource: Unit of the rungs, such as "step". Trials are compared at equal amounts of this resource.
         stops: True if `decide` may return STOP.
         pauses: True if `decide` may return PAUSE.
-        perturbs: True if `decide` may return EXPLOIT. Then all trials start at the beginning and take turns on the workers.
+        perturbs: True if `decide` may return EXPLOIT. In this case, all trials start at the beginning of the sweep and take turns on the
+            workers.
         needs_checkpoint: True if a trial must report a checkpoint at every rung.
-        max_t: Amount of the resource at which a trial ends, or None. Every scheduler must have this field or attribute.
+        max_t: Amount of the resource at which a trial ends; None if trials end only with their loops. Every scheduler must have this field
+            or attribute.
     """
 
     resource: ClassVar[str] = "step"
@@ -71,7 +73,7 @@ class Scheduler(ABC):
         """Decide what happens to a trial at a rung.
 
         Args:
-            view: The study. It has the trial's report at the rung, unless the trial skipped this step.
+            view: The study. It includes the trial's value at the rung, unless the trial made no report at this step.
             trial: Number of the trial.
             rung: Step that the trial has reached; one of the trial's `rungs(bracket)`.
 
@@ -80,7 +82,9 @@ class Scheduler(ABC):
         """
 
     def next_paused(self, view: StudyView) -> int | None:
-        """Return the number of the paused trial that continues now, or None. The driver calls this method before it starts a new trial.
+        """Return the number of the paused trial that continues now; None if no paused trial continues now.
+
+        The driver calls this method before it starts a new trial.
 
         Args:
             view: The study.
@@ -110,13 +114,13 @@ class Scheduler(ABC):
             rung: Perturbation step of the trial.
 
         Returns:
-            A function of a dimension and the donor's key of this dimension, or None if the dimension is not active for the donor. The
-            function returns the new key.
+            A function `f(dimension, key)` that returns the new key. `key` is the donor's key for the dimension, or None if the dimension is
+            not active for the donor.
         """
         return lambda dimension, key: key
 
     def option_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (option, problem) for every invalid value that the types of the options cannot detect."""
+        """Yield (name of the option, problem) for every invalid option that the type checks of the options do not detect."""
         for option in ("grace_period", "perturbation_interval"):
             first = getattr(self, option, 0)
             if self.max_t is not None and isinstance(first, int) and first > self.max_t:
@@ -148,7 +152,7 @@ class Scheduler(ABC):
         """Return the expected number of steps of a trial that starts late in the sweep.
 
         Args:
-            repeats: Number of repeats of each complete trial. Their steps are included.
+            repeats: Number of repeats of each complete trial. The steps of these repeats are included.
 
         Returns:
             The number of steps, or None if late trials take as many steps as early trials.

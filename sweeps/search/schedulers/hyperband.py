@@ -1,4 +1,7 @@
-"""Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets. Each bracket starts one rung later."""
+"""Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets.
+
+The first rung of each bracket is one rung later than the first rung of the bracket before.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Hyperband(Asha):
         return len(self.grace_periods)
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
-        """Return the rungs of a bracket: ASHA's, without the first ones."""
+        """Return the rungs of a bracket: the rungs of ASHA without the first `bracket` rungs."""
         return super().rungs()[bracket:]
 
     def bracket(self, seed: int, trial: int) -> int:
@@ -43,11 +46,17 @@ class Hyperband(Asha):
         return random.Random(f"{seed}/{trial}/bracket").choices(range(len(odds)), odds)[0]
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the number of brackets that have a trial. The first trial of each bracket passes all rungs."""
+        """Return the number of brackets with at least one trial, because the first trial of each bracket passes all rungs.
+
+        Return `trials` if there are no rungs.
+        """
         return len(self._sizes(trials, seed)) if self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible number of steps: in each bracket, one trial passes all rungs and the others stop at the first."""
+        """Return the smallest possible number of steps of all trials together.
+
+        In each bracket, one trial passes all rungs, and all other trials stop at the first rung.
+        """
         if not self.rungs():
             return trials * self.max_t
         return sum(self.max_t + (size - 1) * self.grace_periods[bracket] for bracket, size in self._sizes(trials, seed).items())

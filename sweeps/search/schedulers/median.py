@@ -32,8 +32,8 @@ class Median(Scheduler):
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
         """Continue if the trial's best value is not worse than the median of the other trials' means. Otherwise stop.
 
-        A mean of NaN counts as the worst value. A trial is stopped if it has no value at this step, or only NaN values so far. A trial
-        continues if fewer than `min_trials` other trials have reached the step.
+        A mean of NaN is replaced by the worst possible value. A trial is stopped if it has no value at this step, or only NaN values so
+        far. But every trial continues if fewer than `min_trials` other trials have a value at the step.
         """
         own = view.trials[trial]
         others = [t for t in view.at_rung(rung) if t is not own]
@@ -48,5 +48,8 @@ class Median(Scheduler):
         return STOP if (best > median if view.minimize else best < median) else CONTINUE
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return `min_trials`. The first trials always continue, because there are too few other trials for a comparison."""
+        """Return `min_trials`, at most `trials`. The first trials always continue, because too few other trials have a value.
+
+        Return `trials` if there are no rungs.
+        """
         return min(trials, self.min_trials) if self.rungs() else trials

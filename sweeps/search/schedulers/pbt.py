@@ -1,4 +1,4 @@
-"""Population Based Training (Jaderberg et al., 2017): the worst trials continue from the checkpoints of the best, with other parameters.
+"""Population Based Training (Jaderberg et al., 2017): the worst trials continue from checkpoints of the best trials, with other parameters.
 
 The scheduler is asynchronous, as in Ray Tune. A trial that reaches a perturbation step is compared only with the trials that have already
 reached this step. Each grid cell has its own population, because a checkpoint cannot be used with another preprocessor.
@@ -39,7 +39,7 @@ class Pbt(Scheduler):
         return range(self.perturbation_interval, self.max_t or sys.maxsize, self.perturbation_interval)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Let a trial exploit a better one if it is among the worst of its population."""
+        """Return EXPLOIT with a better trial as donor if the trial is among the worst of its population. Otherwise, return CONTINUE."""
         donor, _ = self._choose(view, trial, rung)
         return CONTINUE if donor is None else Decision(Action.EXPLOIT, donor)
 

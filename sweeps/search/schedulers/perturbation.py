@@ -45,15 +45,15 @@ def rng_of(seed: int, number: int, step: int) -> random.Random:
 
 
 def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: float, rng: random.Random) -> int | None:
-    """Return the number of the member to exploit, or None to continue unchanged.
+    """Return the number of the member to exploit; None if the member continues unchanged.
 
     Args:
         own: Number of the member that has reached the perturbation step.
         members: All members that have reached the step, including this one, in any order. NaN is the worst value. Members with equal
             values are ranked by number.
         minimize: True if smaller values are better.
-        fraction: Fraction of the members that exploit, and fraction of the members that are exploited. The number of members is rounded
-            up, but is at most half of the members.
+        fraction: Fraction of the members that exploit, and also the fraction that can be exploited. The resulting number of members is
+            rounded up, but is at most half of all members.
         rng: Generator that `rng_of` returned.
     """
 
@@ -70,19 +70,20 @@ def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: 
 
 
 def is_perturbed(dimension: Dimension) -> bool:
-    """Return True if perturbations change a dimension. These are the dimensions of `params` that are not grids."""
+    """Return True if perturbations change a dimension. Perturbations change the dimensions of `params` that are not grids."""
     return dimension.name.startswith("params.") and not dimension.is_grid
 
 
 def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random) -> Any:
     """Return a new key of a dimension: either a perturbation of the donor's key or a random key.
 
-    The value of a number is multiplied by 0.8 or 1.2 and clipped to its bounds. An integer or a number with a step moves by at least one
-    step, unless its bounds prevent this. An option becomes the next or the previous option. `Dimension.value` converts a key to a value.
+    A numeric value is multiplied by 0.8 or 1.2 and clipped to the bounds of the dimension. An integer or a number with a step moves by at
+    least one step, unless the bounds prevent this. An option is replaced by the next or the previous option. The returned key belongs to
+    the new value; `Dimension.value` converts a key to a value.
 
     Args:
         dimension: A sampled dimension.
-        key: The donor's key. None if the dimension is not active for the donor; then the new key is random.
+        key: The donor's key; None if the dimension is not active for the donor. In this case, the new key is random.
         resample: Probability of a random key.
         rng: Generator that `rng_of` returned.
     """

@@ -16,10 +16,11 @@ class TrialView:
         number: Number of the trial.
         bracket: Bracket of the trial. Schedulers compare only trials of the same bracket.
         values: Reported values of the leading metric, by step, in the order of the steps.
-        running: True until the trial has ended, also while the trial is paused.
-        paused_at: Rung at which the trial is paused, or None.
+        running: True until the trial has ended. A paused trial has not ended.
+        paused_at: Rung at which the trial is paused; None if the trial is not paused.
         seconds: Wall time that the trial has used.
-        checkpoint_step: Step of the latest checkpoint of a running trial, or None. Set only if the scheduler perturbs trials.
+        checkpoint_step: Step of the latest checkpoint of a running trial; None if there is no checkpoint. Set only if the scheduler
+            perturbs trials.
         population: Name of the trial's population. Trials of the same population can exchange checkpoints. Set only if the scheduler
             perturbs trials.
     """
@@ -48,7 +49,7 @@ class TrialView:
         return self._means[step]
 
     def best_until(self, step: int, minimize: bool) -> float:
-        """Return the best value up to a step. NaN values are ignored; NaN is returned only if there is no other value.
+        """Return the best value up to a step. NaN values are ignored. Return NaN if there is no other value up to this step.
 
         Args:
             step: The last step to consider.
@@ -59,7 +60,7 @@ class TrialView:
 
 
 class StudyView:
-    """The study as a scheduler sees it, without repeats of a configuration.
+    """The study as a scheduler sees it. Only the first trial of each configuration is included, because repeats are never stopped.
 
     Args:
         seed: Seed of the sweep. Random decisions must depend only on this seed, the trial's number and the rung.
