@@ -1,13 +1,14 @@
-"""Training loops: one file for each framework, each an ordinary Ray Train loop with a function that loads its model.
+"""Training loops for several frameworks. Each file has an ordinary Ray Train loop, and a function that loads the trained model.
 
 A trainer `NAME.py` has these parts:
 
     TRAINER                 one literal that describes the trainer; see `sweeps/space/trainer_definition.py` for its keys
-    train_func(config)      the loop; `config` is the trial's `params`; the rest comes from Ray Train and `sweeps.trial.current()`
+    train_func(config)      the loop; `config` is the trial's `params`; all else comes from Ray Train and `sweeps.trial.current()`
     load(folder)            returns the model of a checkpoint, an object with `predict(DataFrame) -> array`
 
-`predict` takes prepared features. It returns float64: P(second class) of shape (n,) for two classes, probabilities of shape (n, k) for
-more classes, values of shape (n,) for a regression. Only the loop imports Ray, so a bundle predicts without it.
+`predict` takes prepared features and returns a float64 array. For two classes, the array has the probability of the second class, shape
+(n,). For more classes, it has the probabilities of all k classes, shape (n, k). For a regression, it has values, shape (n,). Only the loop
+imports Ray, so a bundle predicts without Ray.
 
 The built-in loops use only functions that a user's loop can use too. This module has the functions that the built-in loops share.
 """
@@ -28,7 +29,7 @@ __all__ = ["report", "reports_all", "require_metric", "require_numbers", "requir
 
 
 def reports_all(config: Mapping[str, Any]) -> bool:
-    """Return whether each step reports every metric (`params.report: all`), not only those that the space file names.
+    """Return whether each step reports every metric (`params.report: all`), not only the metrics that the space file names.
 
     Raises:
         ValueError: `params.report` is neither "asked" nor "all".
@@ -55,7 +56,7 @@ def report(metrics: dict[str, float], save: Callable[[Path], None] | None) -> No
 
     Args:
         metrics: The metrics of the step.
-        save: Writes a checkpoint into a folder. None to report without a checkpoint.
+        save: Function that writes a checkpoint into a folder. None to report without a checkpoint.
     """
     import ray.train
 
@@ -73,10 +74,10 @@ def require_metric(metric: str, reported: Iterable[str], asked_as: str = "object
     Args:
         metric: Name of the metric.
         reported: Names of all metrics that the loop can report.
-        asked_as: Where the space file names the metric, for the message.
+        asked_as: The key of the space file that names the metric, for the message.
 
     Raises:
-        ValueError: The loop does not report the metric. The message has the nearest name that the loop reports.
+        ValueError: The loop does not report the metric. The message suggests the most similar name that the loop reports.
     """
     reported = list(reported)
     if metric not in reported:
@@ -91,7 +92,7 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
         also: A pandas dtype that is accepted besides numbers and booleans, such as "category".
 
     Raises:
-        ValueError: A column is not numeric. The message lists all such columns, and says what to do.
+        ValueError: A column is not numeric. The message lists all such columns and suggests a solution.
     """
     others = [str(name) for name, dtype in features.dtypes.items() if not (dtype.kind in "biuf" or (also and str(dtype) == also))]
     if others:

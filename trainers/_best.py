@@ -1,4 +1,4 @@
-"""The best round of a booster, its predictions, and its checkpoint."""
+"""Record the best round of a booster, and write checkpoints with the best model and its predictions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ LOGITS = '"name":"binary:logitraw"'
 
 
 class Best:
-    """The best round so far.
+    """Best round of a booster so far.
 
     Args:
         cur: The trial.
         whole: True if the rounds of the booster cannot be sliced. The complete model of the best round is then kept in memory.
-        check: The rows whose predictions each checkpoint records, or None.
-        columns: Columns of the saved models.
+        check: The rows for which each checkpoint records predictions, or None.
+        columns: Names and types of the columns, which saved models contain.
 
     Attributes:
         step: Number of the best round. None before the first round whose value is not NaN.
-        value: The objective's value at that round.
+        value: The objective's value at the best round. None if there is no best round yet.
     """
 
     def __init__(self, cur: trial.Current, whole: bool, check: xgb.DMatrix | None, columns: Columns):
@@ -48,13 +48,13 @@ class Best:
                 self.raw = booster.save_raw("ubj")
 
     def model(self, booster: xgb.Booster, step: int) -> xgb.Booster:
-        """Return the best round's model. This is `booster` itself if its last round, `step`, is the best."""
+        """Return the model of the best round. This is `booster` itself if `step`, its last round, is the best round."""
         if (self.step or step) == step:
             return booster
         return xgb.Booster(model_file=self.raw) if self.raw else booster[: self.step]
 
     def save(self, booster: xgb.Booster, step: int, folder: Path) -> None:
-        """Write a checkpoint: the best round's model, and the state to continue from `step`.
+        """Write a checkpoint: the model of the best round, and the state from which a resumed trial continues after `step`.
 
         Args:
             booster: The booster after its last round.
@@ -71,13 +71,13 @@ class Best:
         self.cur.note_checkpoint(folder, best_step, None if self.check is None else self.predictions(booster, best_step, model))
 
     def _write(self, model: xgb.Booster, file: Path) -> None:
-        """Save a model with the names of its columns. In memory, the model has no names."""
+        """Save a model with the names of its columns. In memory, models have no column names."""
         named(model, self.columns)
         model.save_model(file)
         named(model, Columns())
 
     def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
-        """Predict the check rows with the model in memory. This is done on a CPU, because a bundle predicts on a CPU too."""
+        """Predict the check rows with the model in memory. The model predicts on a CPU, because a bundle predicts on a CPU, too."""
         assert self.check is not None
         if has_gpu():
             model = model.copy()
@@ -86,7 +86,7 @@ class Best:
         return answers(model, self.check) if self.whole else answers(booster, self.check, best_step)
 
     def restore(self, folder: Path) -> int:
-        """Restore the state that `save` wrote, and return its step."""
+        """Restore the state that `save` wrote, and return the number of its last round."""
         state = json.loads((folder / "state.json").read_text())
         self.step, self.value = state["best_step"], state["best_value"]
         if self.whole and self.step is not None:
@@ -95,7 +95,7 @@ class Best:
 
 
 def answers(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.ndarray:
-    """Predict with the first `rounds` rounds; 0 means all rounds.
+    """Predict rows with the first rounds of a booster.
 
     Args:
         booster: The model.
@@ -103,7 +103,8 @@ def answers(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.nd
         rounds: Number of rounds to use; 0 for all.
 
     Returns:
-        float64: P(second class) (n,), class probabilities (n, k) or values (n,).
+        A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the values
+        of a regression, shape (n,).
     """
     out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
     if LOGITS in booster.save_config():

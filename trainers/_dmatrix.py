@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """Names and types of the columns of a matrix or a model."""
+    """Names and types of the columns in a matrix or a model. None if there are no names or no types."""
 
     names: Sequence[str] | None = None
     types: Sequence[str] | None = None
 
     def in_training(self) -> Columns:
-        """Return the columns for training: without names, but with types if there are categories."""
+        """Return the columns for training. They have no names, and they have types only if a column has categories."""
         return Columns(None, self.types if "c" in (self.types or ()) else None)
 
 
 def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = None) -> xgb.DMatrix:
-    """Return the features, and the label if it is named, as a `DMatrix`.
+    """Convert prepared rows to a `DMatrix` with the features and, if `label` is given, the label.
 
     Args:
         frame: Prepared rows.
@@ -46,9 +46,9 @@ def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = 
 
 
 def unnamed(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, Columns]:
-    """Remove the names of a matrix, and return both.
+    """Remove the column names of a matrix. Return the matrix and its previous names and types.
 
-    With names, XGBoost's Python binding compares all names in every round.
+    If a matrix has names, XGBoost's Python binding compares all names in every round.
     """
     columns = Columns(matrix.feature_names, matrix.feature_types)
     named(matrix, columns.in_training())
@@ -56,13 +56,13 @@ def unnamed(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, Columns]:
 
 
 def named(what: xgb.DMatrix | xgb.Booster, columns: Columns) -> None:
-    """Replace the columns of a matrix or a model."""
+    """Replace the column names and types of a matrix or a model."""
     what.feature_names = None  # XGBoost compares types and names when either is set
     what.feature_types = columns.types
     what.feature_names = columns.names
 
 
 def _names(columns: Any) -> list[str]:
-    """Return column names that XGBoost accepts. It refuses `[`, `]` and `<`, as in a one-hot encoded `age_<30`."""
+    """Return column names that XGBoost accepts. XGBoost refuses `[`, `]` and `<`, as in a one-hot encoded `age_<30`."""
     safe = [re.sub(r"[\[\]<]", "_", str(c)) for c in columns]
     return safe if len(set(safe)) == len(safe) else [f"{name}.{i}" for i, name in enumerate(safe)]

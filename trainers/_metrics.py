@@ -1,4 +1,4 @@
-"""Metrics that `torch_tabular` reports, by the label's task. `sweeps.core.metrics` defines them, as XGBoost does."""
+"""Compute the metrics that `torch_tabular` reports. `sweeps.core.metrics` defines the metrics in the same way as XGBoost."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def measure(task: str, split: str, y_true: np.ndarray, y_pred: np.ndarray, names
         task: "binary", "multiclass" or "regression".
         split: "train" or "valid".
         y_true: Class codes or values, shape (n,).
-        y_pred: The output of `Model.predict`.
+        y_pred: Predictions in the format of `Model.predict`.
         names: Compute only these metrics, such as `valid-logloss`. None computes all metrics of the task.
 
     Returns:
-        The values, by names such as `valid-logloss`.
+        The value of each metric, by a name such as `valid-logloss`.
     """
     scores = {}
     for metric in REPORTED[task]:

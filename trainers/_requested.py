@@ -23,9 +23,9 @@ class RequestedMetrics:
     Attributes:
         names: Metrics of objectives and constraints, such as `valid-logloss`.
         metrics: XGBoost's names of the metrics that each round measures.
-        splits: Splits on which each round measures them: "train", "valid" or both.
-        others: XGBoost's names of the metrics that are measured only for the finished model.
-        own: True if `eval_metric` names further metrics, which are reported on valid.
+        splits: Splits on which each round measures these metrics: "train", "valid" or both.
+        others: XGBoost's names of the metrics that are measured for the finished model.
+        own: True if `params.eval_metric` is set. Each round then reports the metrics in `eval_metric` on valid.
         all: True if each round reports every metric on both splits.
     """
 
@@ -75,7 +75,7 @@ class RequestedMetrics:
         return self.names[0]
 
     def reported(self, measured_values: Mapping[str, float]) -> dict[str, float]:
-        """Return those metrics of a round that the trial reports."""
+        """Select the metrics that the trial reports from the measured metrics of a round."""
         return {k: v for k, v in measured_values.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
 
     def require(self, measured_values: Iterable[str]) -> None:
@@ -85,13 +85,13 @@ class RequestedMetrics:
             measured_values: Names of the metrics that XGBoost reports.
 
         Raises:
-            ValueError: XGBoost does not report a metric under its name. The message has the nearest name that XGBoost reports.
+            ValueError: XGBoost does not report a requested metric under this name. The message suggests the most similar name.
         """
         for name in self.names:
             require_metric(name, measured_values)
 
     def final(self, model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], reported: Iterable[str]) -> dict[str, float]:
-        """Measure those metrics of a finished model that its trial did not report.
+        """Measure the metrics of a finished model that the trial did not report.
 
         Args:
             model: The finished model.
@@ -113,7 +113,7 @@ def parsed(line: str) -> dict[str, float]:
 
 
 def _measured(name: str, task: str) -> str | None:
-    """Return XGBoost's name of a metric such as `valid-accuracy`. Return None for a name without a split."""
+    """Return the name of the metric that XGBoost measures for a name such as `valid-accuracy`. Return None if the name has no split."""
     split, _, metric = name.partition("-")
     if split not in SPLITS or not metric:
         return None
@@ -121,13 +121,13 @@ def _measured(name: str, task: str) -> str | None:
 
 
 def _place(name: str, cur: trial.Current) -> str:
-    """Return where the space file names a metric, for a message."""
+    """Return a text for messages that says which part of the space file names a metric."""
     return "objective.metric" if name == cur.metric else "a metric of objective and constraints"
 
 
 @functools.lru_cache(maxsize=64)
 def _knows(metric: str) -> bool:
-    """Return whether XGBoost has a metric of this name."""
+    """Return whether XGBoost has a metric with this name."""
     try:
         xgb.Booster({"eval_metric": metric, "num_feature": 1, "verbosity": 0}).save_config()
     except xgb.core.XGBoostError as e:

@@ -1,9 +1,9 @@
-"""A multi-layer perceptron for tables: PyTorch on one worker, or on several through DistributedDataParallel.
+"""Train a multi-layer perceptron for tables with PyTorch, on one worker or on several workers (DistributedDataParallel).
 
 `TRAINER["parameters"]` describes `params`.
 
-Each epoch is one report. It has the metrics that objectives and constraints name. `valid-rmse` and `valid-mae` are in the target's unit.
-If the trial is not stopped, the other metrics of train and valid are measured after the last epoch, for the model of the best epoch
+Each epoch sends one report, with the metrics that objectives and constraints name. `valid-rmse` and `valid-mae` have the unit of the
+target. If the trial is not stopped, the other metrics of train and valid are measured after the last epoch, for the model of the best epoch
 (`Current.report_final`). With `params.report: all`, every epoch reports all metrics of `TRAINER["metrics"]`.
 
 A missing value becomes 0. Scale the columns (`StandardScaler`), so that 0 is the mean.
@@ -39,7 +39,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest.pt"],
     "reads_numbers": True,
     "needs_label": True,
-    # At most the best weights, the latest weights, and two moments of each.
+    # At most the best weights, the latest weights, and two moments of each latest weight.
     "checkpoint_bytes": (
         "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"
         " + (depth or 2) * ((width or 64) + 1) ** 2 + ((width or 64) + features + 1) * outputs)"
@@ -71,7 +71,7 @@ def parameters(config: dict[str, Any], max_t: int | None) -> dict[str, Any]:
 
     Args:
         config: The trial's `params`.
-        max_t: The step at which the scheduler ends the trial, which is the default of `epochs`. None for no such step.
+        max_t: The step at which the scheduler ends the trial; None if there is no such step. It is the default of `epochs`.
 
     Raises:
         ValueError: A name is unknown, or a value breaks its rule.
@@ -90,7 +90,10 @@ def parameters(config: dict[str, Any], max_t: int | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Everything except the weights that is needed to rebuild the network. In a regression, `mean` and `std` are the target's."""
+    """Description from which the network is built, without its weights.
+
+    For a regression, `mean` and `std` are the mean and the standard deviation of the target.
+    """
 
     columns: tuple[str, ...]
     task: str
@@ -104,7 +107,7 @@ class Architecture:
     def build(self) -> nn.Module:
         """Return a newly initialized network.
 
-        The network has no BatchNorm, which fails on a last batch of one row and differs between the ranks of DDP.
+        The network does not use BatchNorm. BatchNorm fails if the last batch has one row, and its state differs between the ranks of DDP.
         """
         layers: list[nn.Module] = []
         size = len(self.columns)
@@ -117,11 +120,12 @@ class Architecture:
         """Predict with a network in evaluation mode.
 
         Args:
-            network: A network that `build` made.
+            network: A network that `build` returned.
             inputs: Prepared features, float32 of shape (n, columns).
 
         Returns:
-            float64: P(second class) (n,), class probabilities (n, k) or values (n,).
+            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
+            values of a regression, shape (n,).
         """
         with torch.inference_mode():
             parts = [network(part)[:, : self.outputs].to("cpu", torch.float64) for part in torch.split(inputs, ROWS_AT_ONCE)]
@@ -151,10 +155,10 @@ class Model:
         self.network = _widened(network).eval()
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows: float64, P(second class) (n,), class probabilities (n, k) or values (n,).
+        """Predict prepared rows. The result has the format of `Architecture.predict`.
 
-        The prediction of a row does not depend on the other rows. The rounding of a matrix product depends on its number of rows, so rows
-        are predicted in blocks of `BLOCK`.
+        The prediction for a row does not depend on other rows. The rounding of a matrix product depends on its number of rows, so rows are
+        predicted in blocks of `BLOCK` rows.
         """
         inputs = _inputs(features[list(self.architecture.columns)])
         rows = len(inputs)
@@ -164,9 +168,9 @@ class Model:
 
 
 def _widened(network: nn.Module) -> nn.Module:
-    """Return the same network with at least `WIDTH` units in each layer; the new units are 0.
+    """Return the same network with at least `WIDTH` units in each layer. The weights of the new units are 0.
 
-    In a narrower layer the position of a row changes the last bits of its prediction.
+    In a narrower layer, the last bits of a prediction depend on the position of the row.
     """
     layers: list[nn.Module] = []
     inputs: int | None = None
@@ -190,13 +194,13 @@ def load(folder: str) -> Model:
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train one network. Report every epoch, and keep the best one.
+    """Train one network. Report every epoch, and keep the model of the best epoch.
 
     Args:
         config: The trial's `params`; see `TRAINER`.
 
     Raises:
-        ValueError: The data has no label, a column is not numeric, or a parameter or an objective is unknown.
+        ValueError: The data has no label, a column is not numeric, or a parameter or a requested metric is unknown.
     """
     import ray.train
     import ray.train.torch
@@ -228,7 +232,7 @@ def train_func(config: dict[str, Any]) -> None:
             metrics |= measure(task, "valid", y_valid, architecture.predict(network, x_valid), asked)
         if rank == 0:
             best.see(network, epoch, metrics[lead])
-        if epoch == last and reported != every:  # before the report, which ends the trial if the scheduler's `max_t` is reached
+        if epoch == last and reported != every:  # before `report`, which ends the trial at the scheduler's `max_t`
             final = _final(best, network, (x, y), (x_valid, y_valid), rank, world)
             cur.report_final({name: value for name, value in final.items() if name not in metrics})
         saves = rank == 0 and cur.checkpoint_due(epoch, last=epoch == last)
@@ -239,7 +243,7 @@ def _requested_metrics(cur: trial.Current, report_all: bool) -> tuple[str, tuple
     """Return the metric that decides the best epoch, the metrics that every epoch reports, and all metrics of the task.
 
     Raises:
-        ValueError: An objective or a constraint names another metric.
+        ValueError: An objective or a constraint names a metric that this trainer does not report for the task.
     """
     every = tuple(TRAINER["metrics"][cur.task])
     lead = cur.metric or every[0]  # if all objectives are costs: the first metric, which is minimized
@@ -269,7 +273,7 @@ def _train_epoch(
 
 
 class _Best:
-    """Weights of the best epoch so far, on a CPU."""
+    """Best epoch so far, and the weights of its network on a CPU."""
 
     def __init__(self, cur: trial.Current, architecture: Architecture):
         self.cur, self.architecture = cur, architecture
@@ -278,26 +282,27 @@ class _Best:
         self.weights: dict[str, torch.Tensor] = {}
 
     def see(self, network: nn.Module, epoch: int, value: float) -> None:
-        """Record an epoch's value, and keep its weights if it is the best so far."""
+        """Compare an epoch's value with the best value so far. If the value is better, keep it and a copy of the network's weights."""
         if self.cur.better(value, self.value):
             self.epoch, self.value, self.weights = epoch, value, _weights(network)
 
     def save(self, network: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, folder: Path) -> None:
-        """Write a checkpoint: the best epoch's model, and the state to continue from `epoch`."""
+        """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues after `epoch`."""
         weights = self.weights or _weights(network)
         save_file(weights, folder / "model.safetensors")
         (folder / "architecture.json").write_text(json.dumps(asdict(self.architecture)))
         latest = {"epoch": epoch, "network": _weights(network), "optimizer": optimizer.state_dict(), "kind": type(optimizer).__name__}
         torch.save(latest | {"best_epoch": self.epoch, "best_value": self.value}, folder / "latest.pt")
-        # Predicted by a copy on the CPU, as a bundle does, because a GPU rounds differently.
+        # The check rows are predicted by a copy on the CPU, as in a bundle, because a GPU rounds differently.
         check = None if self.cur.check is None else Model(self.architecture, weights).predict(self.cur.check)
         self.cur.note_checkpoint(folder, self.epoch or epoch, check)
 
     def restore(self, network: nn.Module) -> dict[str, Any]:
-        """Restore the checkpoint that the trial continues from, and return its latest state; {} for a new trial.
+        """Load the checkpoint from which the trial continues, and return its latest state. Return {} if there is no checkpoint.
 
         Raises:
-            ValueError: The weights have another shape. PBT passes such weights on if `depth` or `width` is tuned.
+            ValueError: The weights in the checkpoint do not have the network's shapes. This happens under PBT if `depth` or `width` is
+                tuned.
         """
         import ray.train
 
@@ -317,7 +322,7 @@ class _Best:
 
 
 def _tensors(name: str, cur: trial.Current, device: torch.device) -> tuple[tuple[str, ...], torch.Tensor, Any]:
-    """Return columns, inputs and labels of a shard. Labels of `train` are a tensor on the device. Labels of `valid` are an array."""
+    """Return the columns, inputs and labels of a shard. The labels are a tensor on the device for `train`, and an array for `valid`."""
     import ray.train
 
     frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
@@ -348,15 +353,15 @@ def _final(
     """Measure the best epoch's model on train and valid.
 
     Args:
-        best: The best epoch of rank 0. Other ranks have no best epoch, and receive the weights of rank 0.
-        network: The model of the last epoch.
-        train: Inputs and labels of this rank's rows.
-        valid: Inputs and labels of all rows.
+        best: The best epoch. Only rank 0 knows the best epoch; the other ranks receive its weights from rank 0.
+        network: The network after the last epoch. Its weights are used if there is no best epoch.
+        train: Inputs and labels of this rank's rows of train.
+        valid: Inputs and labels of all rows of valid.
         rank: Rank of this process.
         world: Number of ranks.
 
     Returns:
-        The metrics on rank 0, {} elsewhere.
+        The metrics on rank 0; {} on the other ranks.
     """
     architecture = best.architecture
     weights = [best.weights or _weights(network)]
@@ -378,14 +383,14 @@ def _final(
 
 
 def _moments(y: torch.Tensor, world: int) -> dict[str, float]:
-    """Return the target's mean and standard deviation over the rows of all ranks. They are equal on each rank."""
+    """Return the target's mean and standard deviation over the rows of all ranks. All ranks get the same numbers."""
     mean = _mean(y.sum(), len(y), world)
     variance = _mean(((y - mean) ** 2).sum(), len(y), world)
     return {"mean": mean, "std": variance**0.5 or 1.0}
 
 
 def _mean(total: torch.Tensor, count: int, world: int) -> float:
-    """Return the mean over all ranks: the sum of the totals divided by the sum of the counts."""
+    """Return the mean over the rows of all ranks: the sum of all totals divided by the sum of all counts."""
     total_and_count = torch.stack([total, torch.full_like(total, count)])
     if world > 1:
         torch.distributed.all_reduce(total_and_count)
@@ -393,9 +398,10 @@ def _mean(total: torch.Tensor, count: int, world: int) -> float:
 
 
 def _optimizer(model: nn.Module, params: dict[str, Any], latest: dict[str, Any]) -> torch.optim.Optimizer:
-    """Return the optimizer that `params` name, with its state in `latest`.
+    """Return the optimizer that `params` name, and restore its state from `latest`.
 
-    Under PBT the state may come from another trial. Its settings, and the state of another optimizer, are ignored.
+    Under PBT, `latest` may come from another trial. The settings in `latest`, such as the learning rate, are ignored. If `latest` is from
+    another kind of optimizer, its state is ignored, too.
     """
     kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[params["optimizer"]]
     momentum = {"momentum": 0.9} if params["optimizer"] == "sgd" else {}

@@ -1,15 +1,15 @@
-"""Gradient-boosted trees: XGBoost on one or several workers, with one report for each boosting round.
+"""Train gradient-boosted trees with XGBoost, on one or several workers. Each boosting round sends one report.
 
-`params` has XGBoost's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or 100). Objective, number of classes,
-threads and seed follow the trial unless `params` sets them.
+`params` has XGBoost's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or 100). The objective, the number of
+classes, the number of threads and the seed follow from the trial, unless `params` sets them.
 
-Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time.
-`eval_metric` is measured on valid.
+Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The metrics
+of `eval_metric` are measured on valid.
 
-If the trial is not stopped, further metrics of train and valid are measured after the last round, for the model of the best round
-(`Current.report_final`). These are the metrics of `eval_metric`. The default is logloss, error and auc for two classes, mlogloss and merror
-for more classes, and rmse and mae for a regression. For classes, `valid-accuracy` is added. With `params.report: all`, every round reports
-all of these metrics.
+If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
+(`Current.report_final`). If `params.eval_metric` is set, these are the metrics that it names. Otherwise they are logloss, error and auc for
+two classes, mlogloss and merror for more classes, and rmse and mae for a regression. If an error rate is among them, `valid-accuracy` is
+added. With `params.report: all`, every round reports all of these metrics.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest.ubj", "state.json"],
     "reads_numbers": True,
     "needs_label": True,
-    # At most two models of full trees.
+    # At most two models, in which every tree is full.
     "checkpoint_bytes": (
         "10_000 + 2 * (num_boost_round or max_t or 100) * outputs * (num_parallel_tree or 1)"
         " * (1_000 + 40 * min(2 ** ((max_depth or 6) + 1), 2 * rows))"
@@ -48,7 +48,8 @@ TRAINER: dict[str, Any] = {
         "multiclass": ["mlogloss", "merror", "auc", "aucpr", "valid-accuracy"],
         "regression": ["rmse", "mae", "rmsle", "mape", "mphe", "poisson-nloglik", "gamma-nloglik", "gamma-deviance", "quantile"],
     },
-    # XGBoost gets new parameters with each version, so other names are passed on, unless one is nearly a name below.
+    # New versions of XGBoost add parameters. Therefore, names that are not listed below are passed to XGBoost, unless they are similar to a
+    # listed name.
     "additional_parameters": True,
     "parameters": {
         "num_boost_round": {"type": "integer", "minimum": 1, "description": "Boosting rounds, one report each. Default: `max_t`, or 100."},
@@ -138,7 +139,7 @@ LARGE = 400_000  # from this number of values in a rank's table, a round takes s
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train one booster. Report every round, and keep the best one.
+    """Train one booster. Report every round, and keep the model of the best round.
 
     Args:
         config: XGBoost's parameters, `num_boost_round` and `report`.
@@ -174,14 +175,17 @@ def train_func(config: dict[str, Any]) -> None:
         metrics = requested.reported(measured)
         best.see(booster, step, metrics[requested.lead])
         resumable = not interval or step % interval == 0 or step == last or step in cur.milestones
-        if step == last:  # before the report, which ends the trial if the scheduler's `max_t` is reached
+        if step == last:  # before `report`, which ends the trial at the scheduler's `max_t`
             cur.report_final(requested.final(best.model(booster, step), splits, metrics))
         due = saves and resumable and cur.checkpoint_due(step, last=step == last)
         report(metrics, functools.partial(best.save, booster, step) if due else None)
 
 
 def _restore(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: Best) -> tuple[xgb.Booster, int]:
-    """Return the booster of the checkpoint that the trial continues from, and its number of rounds. A new trial gets a new booster."""
+    """Return the booster of the checkpoint from which the trial continues, and the booster's number of rounds.
+
+    If there is no checkpoint, return a new booster and 0.
+    """
     import ray.train
 
     checkpoint = ray.train.get_checkpoint()
@@ -205,8 +209,8 @@ class Model:
         self.booster = booster
         config = booster.save_config()
         self._logits = LOGITS in config
-        # One thread predicts a few rows faster than several threads. Boosters that cannot be sliced are left out: they accept only a
-        # DMatrix, or predict an array with other last bits.
+        # One thread predicts a few rows faster than several threads. Boosters that cannot be sliced do not use this method: they accept
+        # only a DMatrix, or the last bits of their predictions for an array differ.
         self._few = None if any(f'"name":"{kind}"' in config for kind in UNSLICEABLE) else booster.copy()
         if self._few is not None:
             self._few.set_param({"nthread": 1})
@@ -218,7 +222,8 @@ class Model:
             features: The training columns, in their order.
 
         Returns:
-            float64: P(second class) (n,), class probabilities (n, k) or values (n,).
+            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
+            values of a regression, shape (n,).
         """
         if self._few is not None and len(features) <= FEW and all(dtype.kind in "biuf" for dtype in features.dtypes):
             with np.errstate(over="ignore"):
@@ -246,7 +251,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         defaults["device"] = "cuda"
     given = {k: _integer(k, v) for k, v in config.items() if k not in ("num_boost_round", "report", "eval_metric")}
     if given.get("objective") == "multi:softmax":
-        given["objective"] = "multi:softprob"  # the training is the same, but it predicts probabilities
+        given["objective"] = "multi:softprob"  # the training is the same, but the predictions are probabilities
     params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
     if isinstance(signs := params.get("monotone_constraints"), list):  # XGBoost reads a tuple, which YAML does not have
         params["monotone_constraints"] = tuple(signs)
@@ -254,13 +259,15 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
 
 
 def _integer(name: str, value: Any) -> Any:
-    """Return a float such as 6.0 as an integer where XGBoost reads integers only; a domain such as `quniform` gives floats."""
+    """Convert a float such as 6.0 to an integer if XGBoost accepts only integers. A domain such as `quniform` samples floats."""
     is_integer = TRAINER["parameters"].get(name, {}).get("type") == "integer"
     return int(value) if is_integer and isinstance(value, float) and value.is_integer() else value
 
 
 def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:
-    """Create a booster without column names. The matrices have column names only while XGBoost looks up the columns that constraints name.
+    """Create a booster without column names.
+
+    If constraints name columns, the matrices get column names while XGBoost looks up these columns.
 
     Raises:
         ValueError: A constraint names an unknown column.

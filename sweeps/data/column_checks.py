@@ -1,4 +1,4 @@
-"""Check the columns that preprocessing steps name, before anything is fitted. Pure; no I/O."""
+"""Check, before any step is fitted, that preprocessing steps name existing columns. Pure; no I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sweeps.data.preprocessing.fitted_chain import StepConfig
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
-# These steps make columns named `COLUMN_VALUE`. Names from FeatureHasher begin with its `output_column`
+# These steps create columns named `COLUMN_VALUE`. For FeatureHasher, COLUMN is its parameter `output_column`
 _EXPANDING = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 # Parameters that name new columns
 _OUTPUT_PARAMETERS = ("output_columns", "output_column", "output_column_name")
@@ -29,12 +29,12 @@ _SAFE_CHARACTERS = str.maketrans("[]<", "()_")
 
 @dataclass(frozen=True)
 class AvailableColumns:
-    """The columns that may reach a step. They may include columns that never arrive, but they miss none that could.
+    """Columns that may reach a step. Every column that can reach the step is included; some of the columns may never reach it.
 
     Attributes:
-        names: columns of the data, and columns that an earlier step makes.
-        expanded: an earlier step makes columns whose names begin with one of `names` and `_`.
-        anything: an earlier step is the user's and may make columns of any name.
+        names: columns of the data, and columns that earlier steps create.
+        expanded: True if an earlier step creates columns whose names start with one of `names`, followed by `_`.
+        anything: True if an earlier step is a user's, which may create columns with any name.
     """
 
     names: frozenset[str]
@@ -42,7 +42,7 @@ class AvailableColumns:
     anything: bool = False
 
     def may_contain(self, want: str) -> bool:
-        """Return whether a column with this name, or one that this pattern matches, may reach the step."""
+        """Return whether a column named `want`, or a column that matches the pattern `want`, may reach the step."""
         if self.anything or want in SELECTOR_WORDS or want in self.names or fnmatch.filter(self.names, want):
             return True
         return self.expanded and (glob.has_magic(want) or any(want.startswith(n.translate(_SAFE_CHARACTERS) + "_") for n in self.names))
@@ -61,16 +61,16 @@ class AvailableColumns:
 def check_step_columns(
     chain: Template, features: Iterable[str], label: str | None, source: str, removed: Iterable[str] = ()
 ) -> list[Problem]:
-    """Check the columns that the steps of all chains in a space name.
+    """Check the columns that preprocessing steps name, in all chains of a space.
 
-    A name is refused only if no column of that name can reach its step, whatever is sampled.
+    A name is a problem only if no chain that can be sampled has a column of this name before the step.
 
     Args:
         chain: the template of `space.preprocessor`.
         features: columns that reach the first step.
-        label: the label column, which no step sees.
+        label: the label column, which no step gets; None for data without a label.
         source: name of the data source, for messages.
-        removed: columns of the data that `data.drop` or a split removes.
+        removed: columns of the data that do not reach any step, because they are in `data.drop` or define a split.
 
     Returns:
         Problems. Their place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
@@ -93,7 +93,7 @@ def check_step_columns(
 
 
 def _step_problems(step: Step, available: AvailableColumns, label: str | None, source: str, removed: frozenset[str]) -> Iterator[Problem]:
-    if step.name == "LabelEncoder":  # this step does nothing; it must name the label
+    if step.name == "LabelEncoder":  # sweeps ignores this step, but the step must name the label
         if (text := label_encoder_error(step, label)) is not None:
             yield Problem(f"{step.path}.{'label_column' if 'label_column' in step.params else 'columns'}", text)
         return
@@ -111,7 +111,10 @@ def _step_problems(step: Step, available: AvailableColumns, label: str | None, s
 
 
 def label_encoder_error(step: Step | StepConfig, label: str | None) -> str | None:
-    """Return what is wrong with a `LabelEncoder` that names another column than the label, or None. sweeps always encodes the label."""
+    """Return a message if a `LabelEncoder` names a column other than the label; otherwise None.
+
+    The step itself has no effect, because sweeps always encodes the label.
+    """
     named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
     if not isinstance(named, str) or named == label:
         return None
@@ -119,7 +122,7 @@ def label_encoder_error(step: Step | StepConfig, label: str | None) -> str | Non
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
-    """Yield every name, keyword and pattern of a selector with its path. Options of a dimension are included."""
+    """Yield the path and the text of every name, keyword and pattern in a selector. If the selector is tuned, all options are included."""
     if isinstance(columns, Dimension):
         for i, option in enumerate(columns.options):
             yield from selectors(option.value, f"{columns.name}.{columns.kind}.{i}")

@@ -1,7 +1,8 @@
-"""Convert the values of raw columns to the form that they had in training.
+"""Convert the values of raw columns to the dtypes that they had in training.
 
-The values of a column may arrive with another dtype. A CSV file with a gap among integers is read as floats, and text that happens to be
-all digits is read as integers. Fitted chains, bundles and the server all use the conversions and the error message of this module.
+The values of a column may arrive with another dtype. If a CSV column of integers has a missing value, it is read as floats. If a text
+column has only digits, it is read as integers. Fitted chains, bundles and the server all use the conversions and the error message of this
+module.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ class _Summary(str):
 
 @dataclass(frozen=True)
 class InvalidValue(Problem):
-    """A value that its column cannot hold.
+    """Problem of a value that is not valid for its column.
 
     Attributes:
         column: name of the column.
-        rule: what the values of the column must be.
+        rule: the rule for the values of the column, such as "must hold numbers".
         row: row of the value, counted from 0.
-        value: the value, or a description of an array or a list.
+        value: the value. An array, a list or a mapping is replaced by a description.
     """
 
     column: str
@@ -61,7 +62,7 @@ class InvalidValue(Problem):
         return cls("input", f"column `{column}` holds {value!r} in row {row + 1}, but {rule}", column, rule, row, value)
 
     def shifted(self, rows: int) -> InvalidValue:
-        """Return the same problem with `rows` further rows before it."""
+        """Return the same problem with its row number increased by `rows`."""
         return self.create(self.column, self.rule, self.row + rows, self.value)
 
 
@@ -69,7 +70,7 @@ def _refuse_unparsed(values: pd.Series, parsed: pd.Series, name: str, rule: str)
     """Refuse the first value that is present but could not be parsed. Blank text counts as missing.
 
     Raises:
-        InputError: there is such a value.
+        InputError: a value could not be parsed.
     """
     for row in np.flatnonzero(parsed.isna() & values.notna()):
         if str(values.iloc[row]).strip():
@@ -91,7 +92,7 @@ def to_numbers(values: pd.Series, name: str) -> pd.Series:
 
 
 def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
-    """Convert numbers to an integer dtype. If a value is missing or does not fit, they become floats."""
+    """Convert numbers to an integer dtype. If a value is missing or does not fit the dtype, all values become floats."""
     if pd.api.types.is_integer_dtype(numbers.dtype) and not numbers.isna().any():
         exact = numbers.to_numpy()
     else:
@@ -103,26 +104,26 @@ def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
 
 
 def to_booleans(values: pd.Series) -> pd.Series:
-    """Convert words and numbers to booleans. If a value is missing or unknown, the result is a column of objects."""
+    """Convert words and numbers to booleans. Missing and unknown values are kept, and the result then has the dtype `object`."""
     known = values.map(lambda v: BOOLEAN_WORDS.get(str(v).lower(), v), na_action="ignore")
     return known.astype(bool if known.map(lambda v: isinstance(v, bool)).all() else object)
 
 
 def to_text(values: pd.Series) -> pd.Series:
-    """Convert values to text. A file with only digits in a text column, such as ZIP codes, is read as numbers but means the same."""
+    """Convert values to text. A text column that has only digits, such as ZIP codes, may have been read as numbers."""
     return values if values.dtype == "str" else values.astype(object).map(format_value, na_action="ignore").astype("str")
 
 
 def format_value(value: Any) -> str:
-    """Return a value as the text that a file held: 12.0 from an integer column with missing values is `12`."""
+    """Return a value as the text in its file. For example, 12.0 becomes `12`, because missing values turn integers into floats."""
     return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
 
 
 def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
-    """Convert a column to dates with the dtype of training. Text is ISO 8601, with `T` or a space.
+    """Convert a column to dates with the dtype of training. Text must be ISO 8601, with `T` or a space between date and time.
 
     Raises:
-        InputError: a value is not a date, or only one of the value and the dtype has a time zone.
+        InputError: a value is not a date; or a value has a time zone and the dtype has none, or vice versa.
     """
     dates = _parse_dates(values, dtype)
     if dates is None:  # Some value has a time zone that training did not have, or lacks one. Find the first such value.
@@ -134,7 +135,7 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
 
 
 def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
-    """Parse dates; values that are not dates become NaT. None if the dates do not share the dtype."""
+    """Parse dates. Values that are not dates become NaT. Return None if the dates cannot have this dtype, because of time zones."""
     aware = "," in dtype  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
     try:
         return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware).astype(dtype)
@@ -143,18 +144,18 @@ def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
 
 
 def json_scalar(value: Any) -> Any:
-    """Convert a NumPy scalar to a Python scalar. Values that JSON does not have become text."""
+    """Convert a NumPy scalar to a Python scalar. Values of types that JSON does not support become text."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def is_tensor(values: pd.Series) -> bool:
-    """Return whether a column holds tensors of Ray Data. Compares the type's name only, because bundles are loaded without Ray."""
+    """Return whether a column holds tensors of Ray Data. Only the name of the dtype is compared, because bundles are loaded without Ray."""
     return type(values.dtype).__name__ == "TensorDtype"
 
 
 def tensors_to_arrays(values: pd.Series) -> pd.Series:
-    """Convert a column of Ray Data's tensors to NumPy arrays, which need no Ray. Other columns are returned unchanged."""
+    """Convert a column of Ray Data's tensors to NumPy arrays, which can be read without Ray. Other columns are returned unchanged."""
     if not is_tensor(values):
         return values
     cells = np.empty(len(values), dtype=object)
@@ -167,10 +168,10 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
     """Convert a cell of a tensor column to an array.
 
     Args:
-        value: an array or nested lists. Readers without Ray find Ray Data's tensors in a Parquet file as the values in one row or, if
-            shapes differ, as a mapping of `data` and `shape`; both are accepted.
+        value: an array, nested lists, a flat list of all elements, or a mapping with `data` and `shape`. Without Ray, a reader of a
+            Parquet file gets Ray Data's tensors as flat lists or, if their shapes differ, as mappings.
         dtype: type of the elements.
-        shape: shape of the array. None for any shape.
+        shape: shape of the array. None if any shape is allowed.
 
     Raises:
         ValueError, TypeError, KeyError, OverflowError: the value is not an array of this type and shape.

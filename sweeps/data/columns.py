@@ -1,4 +1,4 @@
-"""Columns of a frame: the kinds of input columns, and how a step selects columns."""
+"""Convert input columns to the dtypes that steps get, and select the columns of a step."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class InputColumn:
     Attributes:
         name: name of the column.
         kind: "number" (includes booleans), "text", "time" or "other".
-        dtype: dtype of the values that the first step gets: "float64" or "float32" for a number; "datetime64[us]" or
-            "datetime64[us, UTC]" for a time.
+        dtype: dtype of the values that the first step gets. Numbers have "float64" or "float32", text has "str", and times have
+            "datetime64[us]" or "datetime64[us, UTC]". Empty for the kind "other".
     """
 
     name: str
@@ -53,15 +53,15 @@ def input_column(field: pa.Field) -> InputColumn:
 
 
 def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) -> pd.Series:
-    """Convert a column to the form that steps see, whatever form its values arrive in.
+    """Convert a column to the dtype that steps get. The values may have arrived with another dtype.
 
-    Integers become floats in training and in prediction. A missing value would make them floats anyway, and a step that turns numbers
-    into text would then see `1.0` instead of `1`.
+    Integers always become floats, both in training and in prediction. Otherwise, they would become floats only if a value is missing, and
+    a step that converts numbers to text would get sometimes `1.0` and sometimes `1`.
 
     Args:
         column: the column as it was in training.
         values: the values as they arrived.
-        keep_integers: leave integers and booleans as they are, because no step sees them.
+        keep_integers: leave integers and booleans unchanged. This is used if the chain has no steps.
 
     Returns:
         The converted values, with the index of `values`.
@@ -85,7 +85,7 @@ def is_number(values: pd.Series) -> bool:
 
 
 def is_categorical(values: pd.Series) -> bool:
-    """Return whether a column that reached a step holds text or categories. Lists and arrays do not count."""
+    """Return whether a column that reached a step holds text or categories. Return False for a column of lists or arrays."""
     if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
         return True
     if values.dtype != object:
@@ -95,14 +95,14 @@ def is_categorical(values: pd.Series) -> bool:
 
 
 def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
-    """Check that a chain leaves only numbers and categories, for a trainer that reads nothing else.
+    """Check that all columns after preprocessing are numbers or categories. Call this for a trainer that cannot read other columns.
 
     Args:
-        prepared: prepared rows.
+        prepared: preprocessed rows.
         label: the label column, which is not checked.
 
     Raises:
-        InputError: names every other column.
+        InputError: a column is neither a number nor a category. The message names all such columns.
     """
     kinds = {str(name): values.dtype for name, values in prepared.items() if name != label}
     if others := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
@@ -118,7 +118,7 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
     Args:
         frame: the columns that reach the step, without the label.
         columns: None, "numeric", "categorical", "all", a name, a glob pattern, or several names and patterns.
-        default: the selector that None stands for.
+        default: the selector to use if `columns` is None.
         step: name of the step, for messages.
         label: the label column, which cannot be selected.
 
@@ -148,7 +148,10 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
 
 
 def unique_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
-    """Return unused names for new columns. XGBoost does not accept `[`, `]` and `<`, so they are replaced."""
+    """Return names for new columns. The names differ from each other and from the names in `taken`.
+
+    The characters `[`, `]` and `<` are replaced, because XGBoost does not accept them in names.
+    """
     used = set(taken)
     names = []
     for want in wanted:

@@ -1,7 +1,8 @@
-"""The data actor: one actor per sweep that holds the data, fits each chain once per data variant, and cuts shards for gangs.
+"""The data actor holds the data of a sweep, fits each chain once per data variant, and cuts the result into shards for gangs.
 
-The data lies in the object store and belongs to the actor, so trials on one machine read it without a copy. The pool calls `prepare` only
-while it reserves a CPU for the actor: Ray Data runs tasks, which would wait forever while gangs hold every CPU.
+A sweep has one data actor. The data is in Ray's object store, so trials on one machine read it without a copy. The actor owns the data: if
+the actor dies, the data is lost. The pool calls `prepare` only while it reserves a CPU for the actor. If gangs held every CPU, the tasks of
+Ray Data would wait forever.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from sweeps.data.variants import DataVariants, variant_name
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Space, Step
 
-# Rows of valid whose predictions a trainer stores with its checkpoints. A bundle must reproduce these predictions.
+# Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must reproduce these predictions.
 CHECK_ROWS = 32
 # The message when the data actor's process, and with it the data, is lost.
 LOST_MESSAGE = "the process that holds the data was lost"
-DEATH_TIMEOUT = 10.0  # seconds until Ray knows that the actor is dead
-_kills = 0  # processes that the kernel had killed for memory before the data actor started
+DEATH_TIMEOUT = 10.0  # seconds to wait until Ray reports that the actor is dead
+_kills = 0  # number of processes that the kernel had killed, for lack of memory, before the data actor started
 
 
 def _import_all(modules: Iterable[str]) -> None:
@@ -55,10 +56,10 @@ class _DataActor:
         roots: folders of the user's modules.
         folder: folder of the sweep.
         workers: every number of workers that a trial can have.
-        cpus: number of CPUs for Ray Data's tasks, if Ray counts more CPUs than the machine has.
-        numeric_only: refuse chains that leave other columns than numbers, because the trainer reads nothing else.
-        train_on_valid: add the rows of valid to train. They also stay in valid, whose metrics are then meaningless.
-        modules: modules to import while the data is read. Importing scikit-learn takes a second.
+        cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray counts more CPUs than the machine has.
+        numeric_only: refuse chains whose output has a column that is neither a number nor a category. Some trainers need this.
+        train_on_valid: add the rows of valid to train. These rows also stay in valid, so the metrics of valid are then meaningless.
+        modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class _DataActor:
         context.enable_progress_bars = False
         if cpus is not None:
             context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
-        self.variants: DataVariants | None = None  # None until `load`, and for a space that names no data
+        self.variants: DataVariants | None = None  # None before `load`, and if the space names no data
         self.prepared: dict[str, dict[str, Any]] = {}
         self.stored_variants: set[str] = set()  # names of the variants whose information is stored
 
@@ -96,10 +97,10 @@ class _DataActor:
             before: fingerprint of the data when the sweep began. None for a new sweep.
 
         Returns:
-            The information about the data. The fingerprint is that of all variants; everything else describes the first variant.
+            The information about the data. The fingerprint covers all variants; the other fields describe the first variant.
 
         Raises:
-            InputError: see `DataVariants`; or the data differs from `before`. The sweep's folder is then unchanged.
+            InputError: see `DataVariants`. Also raised if the fingerprint differs from `before`; the sweep's folder is then unchanged.
         """
         self.variants = DataVariants(spec, variants or (spec,), seed, tuned)
         now = self.variants.fingerprint
@@ -113,14 +114,14 @@ class _DataActor:
         return self._save_info(first, "test", now)
 
     def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> DatasetInfo:
-        """Store the information of a space that names no data. Nothing is prepared.
+        """Store and return the information for a space that names no data.
 
         Args:
             fingerprint: fingerprint of the code.
             notes: notes for the user.
 
         Returns:
-            The information.
+            The stored information.
         """
         import pandas as pd
 
@@ -129,7 +130,7 @@ class _DataActor:
         return info
 
     def _save_info(self, splits: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None) -> DatasetInfo:
-        """Store the information about a data variant."""
+        """Store and return the information about a data variant."""
         tables = {"train": splits.train, "valid": splits.valid, "test": splits.test}
         parts = {name: table for name, table in tables.items() if table is not None}
         check = splits.valid.slice(0, CHECK_ROWS).select(list(splits.features))
@@ -145,16 +146,17 @@ class _DataActor:
         return runs_tasks(steps)
 
     def prepare(self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Fit a chain on the train split of a data variant, transform train and valid, and cut them for every number of workers.
+        """Fit a chain on the train split of a data variant, transform train and valid, and cut shards for every number of workers.
 
         Args:
             steps: the chain.
             data: the trial's values of the tuned keys of `data`. None or empty if nothing is tuned.
 
         Returns:
-            A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: for each number of
-            workers, references of Ray Datasets, one per rank for `train` and one for all ranks for `valid`. `check`: reference of the
-            prepared check rows without the label. If the space names no data, there are no shards, and `check` is None.
+            A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: maps each number of
+            workers to references of Ray Datasets: for `train`, one reference for each rank; for `valid`, a single reference that all ranks
+            share. `check`: reference of the prepared check rows without the label. If the space names no data, there are no references,
+            and `check` is None.
         """
         data = data or {}
         if self.variants is None:
@@ -185,12 +187,12 @@ class _DataActor:
         valid = fitted.transform(splits.valid.to_pandas())
         if self.numeric_only:
             check_all_numeric(valid, label)
-        check = valid.head(CHECK_ROWS)  # as a bundle gives rows to the model: with arrays, not with Ray Data's tensors
+        check = valid.head(CHECK_ROWS)  # with arrays instead of Ray Data's tensors, as a bundle passes rows to the model
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
         prepared, valid = arrays_to_tensors(prepared, tensors), arrays_to_tensors(valid, tensors)
         train = pa.Table.from_pandas(prepared, preserve_index=False)
-        # Blocks of pandas, because `to_pandas` of an Arrow block gives columns that NumPy reads as objects. `from_pandas` would run a task
-        # for each frame to learn its schema.
+        # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow block as objects. `from_pandas` would
+        # run a task for each frame, to find out the frame's schema.
         valid_shard = (ray.put(ray.data.from_blocks([valid])),)
         shards = {}
         for workers in self.workers:
@@ -202,11 +204,11 @@ class _DataActor:
         return {"key": key, "bytes": size, "shards": shards, "check": ray.put(check.drop(columns=label, errors="ignore"))}
 
     def count(self) -> int:
-        """Return the number of distinct fitted chains, including those that earlier drivers of the sweep fitted."""
+        """Return the number of distinct fitted chains, including chains that were fitted before the sweep was resumed."""
         return self.store.count_chains()
 
     def pid(self) -> int:
-        """Return the process id, so that the driver can see whether the process lives while a long fit runs."""
+        """Return the process id. The driver uses it to check that the process is alive during a long fit."""
         return os.getpid()
 
 
@@ -259,7 +261,7 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
         See `_DataActor.load`.
 
     Raises:
-        InputError: as `_DataActor.load`, with the position in the space file.
+        InputError: see `_DataActor.load`. The problems have positions in the space file.
         SweepsError: the actor's process was lost.
     """
     try:
@@ -275,11 +277,11 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
 
 
 def describe_loss(actor: Any, pid: int | None = None) -> str:
-    """Say why the data actor's process died.
+    """Return the reason why the data actor's process died.
 
     Args:
         actor: see `start`.
-        pid: its process id, if it was visible on this machine.
+        pid: the actor's process id; None if the process was not visible on this machine.
 
     Returns:
         A message of one line.

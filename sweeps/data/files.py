@@ -1,4 +1,4 @@
-"""Find the files of a data source. Needs neither Ray nor pandas."""
+"""Find the files of a data source. This module needs neither Ray nor pandas."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class SourceFiles:
         place: the key of the space file, for messages.
         system: Arrow's file system.
         paths: sorted paths, at least one.
-        folder: the folder, if the source is one.
-        base: folder that messages name files relative to.
+        folder: the source's path if the source is a folder; otherwise None.
+        base: prefix that messages remove from the paths of files.
     """
 
     source: str
@@ -43,7 +43,7 @@ class SourceFiles:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """Columns that the names of subfolders define, such as `year=2020/`. Only a source that is a folder has any."""
+        """Columns that names of subfolders define, such as `year=2020/`. Empty if the source is not a folder."""
         if self.folder is None:
             return ()
         parts = [PurePosixPath(p.removeprefix(self.folder)).parent.parts for p in self.paths]
@@ -55,12 +55,12 @@ class SourceFiles:
 
 
 def raise_problem(place: str, text: str, cause: BaseException | None = None) -> NoReturn:
-    """Raise a problem of a data source. The message becomes one line, because it may quote a damaged file.
+    """Raise an error about a data source. The message is cut to one short line, because it may quote a damaged file.
 
     Raises:
         InputError: always.
     """
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))  # secrets are masked while the URI is complete
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))  # masks secrets before the text is cut
     raise InputError(Problem(place, line if len(line) <= 500 else line[:500] + " ...")) from cause
 
 
@@ -98,7 +98,7 @@ def find_files(source: str, base: Path, place: str) -> SourceFiles:
 
 
 def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
-    """Return the sorted files of a path, folder or glob, and the folder if it is one."""
+    """Return the sorted files of a path, folder or glob. Also return the folder, or None if the source is not a folder."""
     candidates = [base / source, Path(source)]
     try:
         for path in candidates:
@@ -131,7 +131,7 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
 
 
 def check_scheme(source: str, place: str) -> str:
-    """Return the scheme of a URI after checking that it can be read. Connects to nothing.
+    """Check that Arrow can read URIs with this URI's scheme, and return the scheme. The function does not connect to the URI.
 
     Raises:
         InputError: Arrow cannot read this scheme.

@@ -1,4 +1,7 @@
-"""Checks of the columns and the label that a `data` section names. Needs neither Ray nor pandas, so that problems are found early."""
+"""Check the columns and the label that a `data` section names.
+
+This module needs neither Ray nor pandas, so that problems are found early.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from sweeps.core.suggestions import did_you_mean
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Split
 
-# How a user drops the rows that `infer_task` refuses
+# The setting that drops rows without a label, which `infer_task` refuses
 DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
 
 # An integer label with more distinct values is a regression, unless `data.task` says otherwise
@@ -22,7 +25,7 @@ _MAX_INTEGER_CLASSES = 20
 
 
 def split_rules(spec: DataSpec) -> dict[str, Split]:
-    """Return the rules of the splits that a section names: of "valid", "test" or both."""
+    """Return the rules that a section gives for "valid" and "test". A split without a rule is left out."""
     return {key: rule for key, rule in (("valid", spec.valid), ("test", spec.test)) if rule is not None}
 
 
@@ -32,7 +35,7 @@ def split_columns(spec: DataSpec) -> set[str]:
 
 
 def nearest_column(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about a missing column: the nearest name, or up to twelve existing names."""
+    """Return the end of a message about a missing column. It suggests the most similar name, or lists existing names."""
     names = list(names)
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
@@ -45,7 +48,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
 
     Args:
         spec: the section.
-        columns: column names of "train", and of "valid" and "test" if these are other sources.
+        columns: column names by split: "train", and "valid" and "test" if these splits have separate sources.
 
     Returns:
         The problems.
@@ -75,7 +78,7 @@ def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
 
 
 def check_same_task(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> list[Problem]:
-    """Check that several sources present the same task and classes. Otherwise the trials of one sweep could not be compared.
+    """Check that several sources have the same task and classes. Otherwise the trials of one sweep could not be compared.
 
     Args:
         labels: name, task and classes of each source; see `infer_task`.
@@ -106,10 +109,10 @@ def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Give several tables the same columns in the same order with the same types. Integers become floats where needed.
 
     Args:
-        parts: tables by source, "train" among them.
+        parts: tables by source, including "train".
 
     Raises:
-        InputError: names each column whose types cannot be unified.
+        InputError: a column has types that cannot be unified. The error names each such column.
     """
     if len(parts) == 1:
         return dict(parts)
@@ -140,14 +143,15 @@ def _describe_type(kind: pa.DataType | None) -> str:
 def drop_unlabeled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
     """Drop the rows without a label.
 
-    A column of integers with a missing value is read as floats. It becomes integers again here, so that its values can be classes.
+    A label of integers with a missing value is read as floats. After the rows are dropped, it becomes integers again, so that its values
+    can be classes.
 
     Args:
         label: the label column.
         parts: tables by source.
 
     Returns:
-        The remaining rows, and the number of dropped rows, by source.
+        The tables with the remaining rows by source, and the number of dropped rows by source.
 
     Raises:
         InputError: no row of a source has a label.
@@ -177,7 +181,7 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
     Args:
         label: the label column.
         requested: the task that the space file asks for, or None.
-        columns: the column's values by source, "train" among them.
+        columns: the label's values by source, including "train".
 
     Returns:
         "binary", "multiclass" or "regression"; and the sorted classes of all sources, or None for a regression.
@@ -217,7 +221,7 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
 
 
 def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
-    """Check that some row has the value that `{column: ..., value: ...}` asks for.
+    """Check for each split `{column: ..., value: ...}` that at least one row has this value.
 
     Args:
         spec: the section.
@@ -238,7 +242,7 @@ def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
 
 
 def missing_class_notes(label: str | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
-    """Return a note for each split without any row of some class. No metric of that split says anything about the class.
+    """Return a note for each split that has no rows of some class. The metrics of such a split do not measure the missing class.
 
     Args:
         label: the label column, with class codes.

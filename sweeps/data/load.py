@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Splits:
-    """Raw rows, split.
+    """Raw rows of the train, valid and test splits.
 
     Attributes:
-        train: rows to train on. The label is encoded: int64 codes of `classes`, or float64.
-        valid: rows to validate on, likewise.
-        test: rows to test on, likewise, or None.
+        train: rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for a regression.
+        valid: rows to validate on, with the same columns.
+        test: rows to test on, with the same columns. None if there is no test split.
         label: name of the label column. None for data without a label.
         task: "binary", "multiclass" or "regression". None without a label.
         classes: sorted original values of the label, indexed by code. None for a regression.
-        features: every column except the label and the columns that assign rows to splits.
-        fingerprint: SHA-256 of names, types, values and the split of every row.
+        features: every column except the label, the dropped columns, and the columns that assign rows to splits.
+        fingerprint: SHA-256 of the names, types and values of all columns in each split.
         notes: notes for the user.
     """
 
@@ -86,7 +86,7 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
 
 
 def _read_parts(spec: DataSpec) -> dict[str, pa.Table]:
-    """Read the source of train, and the sources of valid and test if they have sources of their own."""
+    """Read the source of train. Also read the sources of valid and test if the `data` section gives separate sources for them."""
     parts = {"train": read_source(spec.train, spec.base, "data.train", spec.args)}
     for key, rule in split_rules(spec).items():
         if rule.kind == "path":
@@ -97,7 +97,7 @@ def _read_parts(spec: DataSpec) -> dict[str, pa.Table]:
 
 
 def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a note on the number of rows without a label, or nothing if every row has one."""
+    """Return a note on the number of rows without a label, or an empty tuple if every row has a label."""
     some = [f"{count} of data.{key}" for key, count in missing.items() if count]
     total = sum(missing.values())
     return (f"data.drop_missing_label dropped {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",) if some else ()
@@ -139,7 +139,7 @@ def _encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None) 
 
 
 def _split_train(spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int) -> dict[str, pa.Table]:
-    """Take valid and test from train, unless they have sources of their own."""
+    """Move the rows of valid and test out of train, unless these splits were read from separate sources."""
     from sweeps.data import split as splitting
 
     remaining = {key: rule for key, rule in split_rules(spec).items() if key not in parts}

@@ -1,4 +1,4 @@
-"""Checks of the metrics that objectives and constraints name, made before any trial is trained."""
+"""Check the metrics that objectives and constraints name, before any trial is trained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sweeps.space import Space
 
 SPLIT_PREFIXES = ("valid-", "train-")
-# A user who sets one of these in `params` decides which metrics the trainer reports.
+# If `params` has one of these keys, the trainer may report other metrics than `TRAINER` lists.
 CUSTOM_METRIC_KEYS = ("objective", "eval_metric")
 _TASK_NAMES = {"binary": "two classes", "multiclass": "more than two classes", "regression": "a regression"}
 
@@ -46,7 +46,7 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
 def check_metric_functions(space: Space) -> list[Problem]:
     """Import the user's metrics, such as `objective: {metric: "my_metrics:score"}`, and check that they are functions.
 
-    This runs the code of their modules. `sweeps validate` must not call it.
+    The imports run the user's code, so `sweeps validate` must not call this function.
 
     Args:
         space: the search space.
@@ -72,7 +72,7 @@ def check_metric_functions(space: Space) -> list[Problem]:
 
 
 def _objective_metrics(space: Space) -> dict[str, str]:
-    """Return the metric of each objective by its key in the space file."""
+    """Return the metric of each objective, by the metric's key in the space file."""
     several = len(space.objectives) > 1
     return {f"objective.{i}.metric" if several else "objective.metric": o.metric for i, o in enumerate(space.objectives)}
 
@@ -94,5 +94,5 @@ def _check_metric(key: str, metric: str, task: str, reports: Mapping[Any, Sequen
 
 
 def _expand(names: Sequence[str]) -> list[str]:
-    """Return the full names of metrics, with `valid-` and `train-` before those that have neither."""
+    """Return the full names of metrics. A name without a prefix gives two full names, with `valid-` and with `train-`."""
     return [prefix + name for name in names for prefix in (("",) if name.startswith(SPLIT_PREFIXES) else SPLIT_PREFIXES)]

@@ -1,7 +1,7 @@
-"""Check the data before Ray starts, so that problems that can be found in a fraction of a second are refused early.
+"""Check the data before Ray starts, so that many problems are reported within a fraction of a second.
 
-The checks find files, read their first rows and, if the files are small, their labels. They do not connect to URIs and do not call a user's
-`module:function`. The sweep finds the problems of those, and of rows in large files, when it reads them.
+The checks find files, read their first rows and, if the files are small, their labels. The checks do not connect to remote URIs and do not
+call a user's `module:function`. Problems in such sources, and in the rows of large files, are found when the sweep reads the data.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from sweeps.data.files import SourceFiles
     from sweeps.space import DataSpec, Space
 
-# Number of files of a source that are checked early; the sweep checks the others
+# Largest number of files of a source that are checked early; the sweep checks the other files
 MAX_FILES = 100
-# Number of bytes that are read early; see `schema_probe.bytes_to_read`. Arrow reads one CSV column at 250 MB/s, and everything else
-# that the command does before takes half a second.
+# Largest number of bytes that are read early; see `schema_probe.bytes_to_read`. Arrow reads one CSV column at 250 MB/s. The rest of the
+# command's work before the sweep takes half a second.
 MAX_BYTES = 64_000_000
 
-# Places of problems that name no position in the file yet
+# Matches the place of a problem if the place is a key and not yet a position in the space file
 _KEY = re.compile(r"(space\.)?(data|preprocessor|scaling|params|objective)(\.|\Z)")
 
 
@@ -43,13 +43,13 @@ class SourceInfo:
 
 
 def check_data(space: Space) -> None:
-    """Refuse data that the sweep would refuse, as far as this can be known quickly.
+    """Find problems of the data that can be found quickly.
 
     Args:
-        space: the search space. Every variant of its `data` is checked, and the columns that its preprocessing steps name.
+        space: the search space. The function checks every data variant, and the columns that preprocessing steps name.
 
     Raises:
-        InputError: every problem, with its position in the space file.
+        InputError: the data has problems. The error lists all of them, with their positions in the space file.
     """
     if not space.data.given:
         return
@@ -76,7 +76,7 @@ def check_data(space: Space) -> None:
 
 
 def _check_labels(space: Space, labels: Sequence[_LabelInfo]) -> list[Problem]:
-    """Check that all sources have one task, and that the trainer reports the space's metrics for it."""
+    """Check that all sources have the same task and classes, and that the trainer reports the space's metrics for this task."""
     from sweeps.data.label_checks import check_same_task
     from sweeps.data.metric_checks import check_metrics
 
@@ -95,10 +95,10 @@ def _check_variant(
     Args:
         space: the search space.
         spec: the variant.
-        known: facts about sources, by key and source. This function adds to it.
+        known: facts about the sources of earlier variants, by key and source. The function adds the sources of this variant.
 
     Returns:
-        The problems, and the facts about the sources of the variant.
+        The problems, and the facts about each source of the variant. The facts are None if the source has a problem or is not checked.
     """
     problems: list[Problem] = []
     sources: dict[str, SourceInfo | None] = {}
@@ -124,7 +124,7 @@ def _check_variant(
 
 
 def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
-    """Move a problem of a tuned key to the option that causes it."""
+    """Return a problem with the path of the tuned option that causes it. Other problems are returned unchanged."""
     values = {"data.train": spec.train, "data.drop": spec.drop}
     if problem.place not in values:
         return problem
@@ -143,21 +143,22 @@ def _option_path(space: Space, key: str, value: Any) -> str:
 
 
 def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
-    """Return an error whose problems name positions in the space file. Problems without a key, such as `data.label`, stay as they are.
+    """Return an error with the problems in the order of the space file.
 
     Args:
         space: the search space.
-        problems: problems whose place is a key.
+        problems: problems. If a problem's place is a key, such as `data.label`, it is replaced by the key's position in the space file.
+            Other places are kept.
     """
     located = {Problem(space.place(p.place), f"{p.place}: {p.text}") if _KEY.match(p.place) else p: None for p in problems}
     return InputError(sorted(located, key=_position_in_file))
 
 
 def check_root(root: Path) -> None:
-    """Check that a folder for a new sweep can be made in a root. The root itself is created only with the first sweep.
+    """Check that a folder for a new sweep can be created in the root folder. The root folder may not exist yet.
 
     Args:
-        root: the root of all sweeps.
+        root: the root folder of all sweeps. The first sweep creates it.
 
     Raises:
         InputError: the root is not a folder, or is not writable.
@@ -175,7 +176,7 @@ def check_root(root: Path) -> None:
 
 
 def _position_in_file(problem: Problem) -> tuple[Any, ...]:
-    """Return a sort key by position in the file. Problems of overrides come last."""
+    """Return a key that sorts problems by their position in the file. Problems of overrides have no position and come last."""
     at = re.search(r":(\d+):(\d+)\Z", problem.place)
     return (0, int(at[1]), int(at[2]), problem) if at else (1, 0, 0, problem)
 
@@ -190,7 +191,7 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
     """Return facts about a data source, or None if it is not checked before the sweep.
 
     Raises:
-        InputError: the source does not exist, or is not what its name says.
+        InputError: the source does not exist, or the contents of a file do not match its suffix.
     """
     if source.startswith("sklearn:"):
         from sweeps.data.sklearn_datasets import feature_names
@@ -212,11 +213,12 @@ def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) ->
 
     Args:
         spec: the data variant.
-        known: facts about its sources.
-        most: number of bytes that may be read.
+        known: facts about the variant's sources.
+        most: largest number of bytes that may be read.
 
     Returns:
-        The task and the classes, or None if the sweep checks them later; and roughly the number of bytes read.
+        Two values. The first is the task and the classes of the label, or None if they are unknown or there is no label. The second is an
+        estimate of the number of bytes that were read.
 
     Raises:
         InputError: the values cannot be used.

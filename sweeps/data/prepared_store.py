@@ -1,12 +1,12 @@
 """The folder `prepared` of a sweep: the data and the fitted chains that an export needs.
 
     prepared/facts.json, facts-VARIANT.json   label, classes, features, number of rows by split, fingerprint
-    prepared/check.parquet, ...               raw rows of valid that a bundle must reproduce predictions for
+    prepared/check.parquet, ...               raw rows of valid; a bundle must reproduce the predictions for these rows
     prepared/test.parquet, ...                the test split
-    prepared/KEY/                             a fitted chain, see `sweeps.data.preprocessing.step_files`; a pickle has its MAC beside it
+    prepared/KEY/                             a fitted chain, see `sweeps.data.preprocessing.step_files`; each pickle has a MAC file
 
 Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must accept, and functions that a chain names.
-Earlier versions stored a pickle for each of these. Such pickles are read only if they are trusted.
+Earlier versions of sweeps stored pickles instead of these files. Such pickles are read only if they are trusted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sweeps.space import Step
 
 INFO_FILE = "facts.json"
-# Ray Data's types of tensor columns. Reading a column of another type of Ray's would unpickle it.
+# Ray Data's types of tensor columns. Reading a column of another extension type may unpickle data.
 TENSOR_TYPES = "ray.data.arrow_tensor", "ray.data.arrow_tensor_v2", "ray.data.arrow_variable_shaped_tensor"
 EXTENSION_KEY = b"ARROW:extension:name"
 
@@ -71,11 +71,11 @@ class DatasetInfo:
 
 
 class PreparedStore:
-    """The folder `prepared` of a sweep. Each file is written completely or not at all.
+    """Read and write the folder `prepared` of a sweep. Each file is written completely or not at all.
 
     Args:
         folder: folder of the sweep.
-        trust: read pickles of any origin.
+        trust: read pickles even if they are not signed with this user's key.
     """
 
     def __init__(self, folder: Path, trust: bool = False):
@@ -85,8 +85,8 @@ class PreparedStore:
         """Store the information about a data variant.
 
         Args:
-            info: the information. Its `check` is not written.
-            check: the same rows as a table. None without data.
+            info: the information. `info.check` is not written.
+            check: the rows of `info.check` as a table, which is written. None if the sweep has no data.
             data: the variant's values of the tuned keys of `data`.
         """
         if check is not None:
@@ -96,7 +96,7 @@ class PreparedStore:
         self._replace(f"{_file_stem('facts', data)}.json", lambda part: part.write_text(text, encoding="utf-8"))
 
     def save_table(self, name: str, table: pa.Table) -> None:
-        """Store rows, such as the test split."""
+        """Store rows, such as the test split, in `NAME.parquet`."""
         import pyarrow.parquet as pq
 
         self._replace(f"{name}.parquet", lambda part: pq.write_table(table, part))
@@ -161,7 +161,7 @@ class PreparedStore:
         return chain
 
     def find_chain(self, key: str) -> FittedChain | None:
-        """Load the chain with a key. None if it is not stored.
+        """Load the chain with this key. Return None if no such chain is stored.
 
         Raises:
             UnreadableFile: see `load_chain`.
@@ -177,12 +177,12 @@ class PreparedStore:
             raise unreadable(folder / step_files.FILE, e) from None
 
     def count_chains(self) -> int:
-        """Return the number of stored chains that have a step."""
+        """Return the number of stored chains that have at least one step."""
         folders = [folder for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file()]
         return sum(bool(step_files.read_description(folder)["steps"]) for folder in folders)
 
     def load_test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
-        """Load the raw feature rows of the test split and their encoded labels. None without a test split.
+        """Load the raw feature rows of the test split and their encoded labels. Return None if there is no test split or no label.
 
         Raises:
             UnreadableFile: see `load_info`.
@@ -201,10 +201,10 @@ class PreparedStore:
         return old_pickles.loads(trusting.read(self.folder / f"{name}.pkl", self.trust))
 
     def _load_table(self, name: str) -> pa.Table | None:
-        """Load a table that `save_table` wrote.
+        """Load a table that `save_table` wrote. Return None if the file does not exist.
 
         Raises:
-            ValueError: the file is not Parquet, or reading a column would unpickle it.
+            ValueError: the file is not Parquet, or reading a column may unpickle data.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -225,7 +225,7 @@ class PreparedStore:
 
 
 def refuse_untrusted(folder: Path, trust: bool) -> None:
-    """Refuse a sweep's folder whose data cannot be read safely. Call this before anything in the folder changes.
+    """Refuse a sweep's folder whose data cannot be read safely. Call this function before you change anything in the folder.
 
     Raises:
         UntrustedFile: an earlier version stored pickles in the folder, and `trust` is false.

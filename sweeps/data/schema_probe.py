@@ -1,4 +1,4 @@
-"""Read the column names of data files, and single columns. Needs neither Ray nor pandas."""
+"""Read the names of all columns of data files, and the values of some columns. This module needs neither Ray nor pandas."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sweeps.data.files import SUFFIXES, SourceFiles, data_suffix, first_line, ra
 from sweeps.data.tables import CSV_MISSING, canonical_table, drop_index_names, infer_types
 
 _LFS_POINTER = b"version https://git-lfs"
-# Arrow cannot read a row that is longer than a block. A quoted field may contain a whole document.
+# Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may contain a whole document.
 CSV_BLOCK = 32 << 20
-# Smaller blocks are faster for the first rows and for one column, if a row fits. Arrow reads 32 blocks ahead.
+# Arrow reads 32 blocks ahead. If each row fits into a smaller block, smaller blocks are faster for reading the first rows or some columns.
 _PROBE_BLOCK = 64 << 10
 COLUMN_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True)
 class FileSchema:
-    """What the beginning of a file says.
+    """Columns of a data file, read from the beginning of the file.
 
     Attributes:
         names: column names. "" for a CSV column without a name.
@@ -44,7 +44,7 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
         The schema of each file that was read.
 
     Raises:
-        InputError: a file is not what its name says or differs from the first one, or no file has rows.
+        InputError: the contents of a file do not match its suffix, a file has other columns than the first file, or no file has rows.
     """
     kinds = {(data_suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths} - {""}
     if len(kinds) > 1:
@@ -80,7 +80,7 @@ def probe_schema(system: Any, path: str) -> FileSchema:
         path: path of the file.
 
     Raises:
-        ValueError: the file is not what its name says. Arrow's errors and `OSError` are raised too.
+        ValueError: the contents of the file do not match its suffix. Arrow's errors and `OSError` are raised, too.
     """
     with system.open_input_stream(path, compression=None) as stream:
         start = stream.read(4096)
@@ -151,13 +151,13 @@ def _probe_csv(system: Any, path: str, block: int) -> FileSchema:
 
 
 def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK) -> dict[str, Any]:
-    """Return Arrow's options that read CSV as pandas does.
+    """Return options with which Arrow reads CSV files as pandas does.
 
     Args:
         path: path of the file. Its suffix determines the separator.
         names: columns to read as text, because their types are inferred from all rows later. None lets Arrow infer types.
-        only: columns to read. All if empty.
-        block: size of a block in bytes. No row may be longer.
+        only: columns to read. If empty, all columns are read.
+        block: size of a block in bytes. No row may be longer than a block.
     """
     from pyarrow import csv
 
@@ -180,7 +180,7 @@ def pandas_names(names: Sequence[str]) -> list[str]:
 
 
 def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
-    """Estimate the number of bytes that reading some columns takes. For CSV these are the bytes of the whole files."""
+    """Estimate the number of bytes that must be read to get some columns. CSV files must be read completely."""
     total = 0
     for path in files.paths:
         kind = data_suffix(path) or ""
@@ -198,12 +198,12 @@ def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
     return total
 
 
-# Typical compression ratio of CSV text. A gzip file does not state it reliably.
+# Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed size.
 _GZIP_RATIO = 5
 
 
 def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of all rows, with the types that they have when everything is read (see `tables`).
+    """Read some columns of all rows. The types are the same as when all columns are read; see `sweeps.data.tables`.
 
     Raises:
         InputError: a file cannot be read.

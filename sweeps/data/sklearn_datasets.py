@@ -1,4 +1,4 @@
-"""Columns of the data sets that scikit-learn ships, known without importing it. A test compares them with scikit-learn."""
+"""List the columns of the data sets in scikit-learn without importing scikit-learn. A test compares these lists with scikit-learn."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ NAMES = tuple(_COLUMNS)
 
 
 def feature_names(name: str) -> tuple[str, ...]:
-    """Return the features of a data set. Its label is always `target`."""
+    """Return the names of the features in a data set. The label is always `target`."""
     return _COLUMNS[name]

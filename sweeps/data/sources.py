@@ -1,4 +1,7 @@
-"""Read rows: files, globs, folders and URIs through Ray Data, data sets of scikit-learn, and users' functions."""
+"""Read the rows of a data source.
+
+Ray Data reads files, globs, folders and URIs. The other sources are data sets of scikit-learn and users' functions.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,14 @@ if TYPE_CHECKING:
 def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
     """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
 
-    Ray Data reads files in the order of their names. Ray is started if it does not run. CSV columns get the types that pandas would infer.
+    Files are read by Ray Data, in the order of their names; Ray is started if it is not running. CSV columns get the types that pandas
+    would infer.
 
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
         base: folder in which relative paths and modules are looked up first, before the working directory.
         place: the key of the space file, for messages.
-        args: keyword arguments of a function.
+        args: keyword arguments for the function, if the source is `module:function`.
 
     Raises:
         InputError: the source does not exist, cannot be read, or has no rows.
@@ -79,7 +83,7 @@ def importable(*folders: Path) -> Iterator[None]:
 
 
 def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
-    """Call the user's function. It returns a DataFrame, an Arrow table or a Ray Dataset."""
+    """Call the user's function, and convert its result to an Arrow table. The result may be a DataFrame, a table or a Ray Dataset."""
     import pandas as pd
 
     with importable(base.absolute(), Path.cwd()):
@@ -97,7 +101,7 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
                 return pa.Table.from_pandas(arrays_to_tensors(result), preserve_index=False)
             if hasattr(result, "to_arrow_refs"):
                 return _to_arrow(lambda: result)
-        except InputError:  # a loader may raise our own errors
+        except InputError:  # a user's function may raise this error on purpose
             raise
         except Exception as e:
             raise_problem(place, f"`{ref}` failed: {type(e).__name__}: {e}", e)
@@ -127,7 +131,7 @@ def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.Da
 
 
 def _read_files(files: SourceFiles) -> pa.Table:
-    """Return one table of all files. They must be of one kind and have the same columns."""
+    """Return the rows of all files as one table. The files must be of one kind and have the same columns."""
     first = list(probe_schemas(files)[0].names)
     text = not files.paths[0].lower().endswith((".parquet", ".pq"))
     try:
@@ -162,7 +166,7 @@ def _csv_error(files: SourceFiles, names: list[str], error: BaseException) -> st
 
 
 def _to_arrow(make: Callable[[], Any]) -> pa.Table:
-    """Return the rows of a Ray Dataset in order, as one table. The columns are in the order of the first block."""
+    """Return the rows of the Ray Dataset that `make` returns as one table. The columns are in the order of the first block."""
     import ray
 
     with quiet_ray_data():
@@ -176,7 +180,7 @@ def _to_arrow(make: Callable[[], Any]) -> pa.Table:
 
 @contextlib.contextmanager
 def quiet_ray_data() -> Iterator[None]:
-    """Run Ray Data without progress bars and log messages, and with blocks in order, so that reading twice gives the same bits."""
+    """Run Ray Data without progress bars and log messages. Blocks are kept in order, so that reading twice gives identical rows."""
     from ray.data import DataContext
 
     context, logger = DataContext.get_current(), logging.getLogger("ray.data")

@@ -1,4 +1,4 @@
-"""Assign rows to splits: pure functions of NumPy arrays and a seed."""
+"""Assign rows to splits. The functions are pure: their results depend only on NumPy arrays and a seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GROUP_TRIES = 32
 
 
 class SplitError(ValueError):
-    """The data does not allow a split. `key` names the split, and the message says why."""
+    """Raised if the data cannot be split as requested. `key` names the split, and the message gives the reason."""
 
     def __init__(self, key: str, text: str):
         self.key = key
@@ -38,14 +38,14 @@ def assign_splits(
 
     Args:
         n: number of rows.
-        valid: how to choose the rows of valid. None if they have their own source. `test` likewise.
-        test: how to choose the rows of test.
+        valid: how to choose the rows of valid. None if valid has a separate source.
+        test: how to choose the rows of test. None if test has a separate source or there is no test split.
         columns: columns that the splits name, each of shape (n,).
-        strata: class codes of shape (n,), whose shares a split by fraction keeps. None without classes.
+        strata: class codes of shape (n,). A split by fraction keeps the share of each class. None if there are no classes.
         seed: seed of splits by fraction and by group.
 
     Returns:
-        int8 codes TRAIN, VALID and TEST of shape (n,). Train and each requested split have rows.
+        int8 codes TRAIN, VALID and TEST of shape (n,). Train and each requested split have at least one row.
 
     Raises:
         SplitError: a split would be empty, or no rows would remain to train on.
@@ -70,7 +70,7 @@ def assign_splits(
 def _rows_by_fraction(
     key: str, split: Split, column: np.ndarray, rest: np.ndarray, strata: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """Choose a fraction of all rows among the rows `rest`. Return a mask of these."""
+    """Choose rows among `rest`, and return a mask over `rest`. The number of chosen rows is a fraction of all rows."""
     rows = rows_in_fraction(len(column), split.fraction)
     if rows >= len(rest):
         text = f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are available, so no rows remain to train on"
@@ -95,14 +95,14 @@ def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarra
 
 
 def rows_in_fraction(n: int, share: float | None) -> int:
-    """Return the number of rows in a fraction of `n` rows: rounded, at least 1."""
+    """Return the number of rows in a fraction of `n` rows. The number is rounded, and at least 1."""
     return max(1, round(n * float(share or 0)))
 
 
 def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None) -> np.ndarray:
-    """Sample exactly `rows` rows, so that each class keeps its share to within one row.
+    """Sample exactly `rows` of `n` rows, so that the share of each class changes by at most about one row.
 
-    A class with two or more rows is never taken completely, as far as the number of rows allows this.
+    If `rows` is small enough, at least one row of each class is not sampled.
 
     Returns:
         A mask of shape (n,).
@@ -122,7 +122,7 @@ def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray 
 
 
 def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
-    """Distribute `rows` in proportion to `counts`, by the largest remainder."""
+    """Distribute `rows` over classes in proportion to `counts`, by the largest-remainder method."""
     room = counts - 1 if (counts - 1).sum() >= rows else counts
     ideal = counts * (rows / counts.sum())
     take = np.minimum(np.floor(ideal).astype(np.int64), room)
@@ -134,7 +134,7 @@ def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
 
 
 def equals(column: np.ndarray, value: Any) -> np.ndarray:
-    """Return where a column has a value. If nowhere, compare as text, so that `2` finds "2"."""
+    """Return a mask of the rows in which a column has a value. If no row has the value, compare as text, so that `2` equals "2"."""
     same = np.asarray(pd.Series(column) == value, dtype=bool)
     return same if same.any() else np.asarray(pd.Series(column).map(str) == str(value), dtype=bool)
 
@@ -155,9 +155,10 @@ def _sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
 
 
 def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
-    """Select the latest `rows` rows. Rows with the same time stay together.
+    """Select the latest `rows` rows. Rows with the same time are never separated.
 
-    Rows at the border join the later side, which may then have more rows. If this would take all rows, they join the earlier side.
+    All rows with the time of the earliest selected row are selected, so there may be more than `rows` rows. If this would select all rows,
+    no row with that time is selected.
 
     Returns:
         A mask of the rows.
@@ -168,9 +169,10 @@ def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
 
 
 def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Select whole groups with about `rows` rows, as close as some random tries get.
+    """Select whole groups at random, with about `rows` rows in total. The best of several random tries is returned.
 
-    Rows without a group form one group. With two or more groups, some are selected and some are not. With one group, none is selected.
+    Rows without a group form one group. If there are several groups, at least one group is selected and at least one is not. If there is
+    only one group, it is not selected.
 
     Returns:
         A mask of the rows.

@@ -1,4 +1,4 @@
-"""Arrow tables in a canonical form: the same rows have the same types and the same fingerprint, whatever source they come from."""
+"""Convert Arrow tables to a canonical form. The same rows then have the same types and the same fingerprint, whatever their source is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def _string_array(*words: str) -> pa.Array:
-    """Return an Arrow array of strings. `pa.array` would import pandas, which takes a third of the time in which bad data is refused."""
+    """Return an Arrow array of strings. `pa.array` would import pandas, which would take a third of the time of the early checks."""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode()))
 
@@ -34,15 +34,15 @@ _BOOLEAN_WORDS = _string_array("True", "TRUE", "true", "False", "FALSE", "false"
 
 
 def drop_index_names(names: Iterable[str]) -> list[str]:
-    """Return the column names without those of a pandas index that had no name. The position of a row is not a feature."""
+    """Remove the names of unnamed pandas indexes from column names. Such an index has positions of rows, which are not a feature."""
     return [name for name in names if not _UNNAMED_INDEX.fullmatch(name)]
 
 
 def canonical_table(table: pa.Table) -> pa.Table:
-    """Return the table with one type for each meaning.
+    """Convert the columns of a table to canonical types.
 
     Categories become their values. Strings become `large_string`, whose offsets do not overflow when blocks are joined. Decimals and
-    columns without a value become `double`, dates become timestamps, and NaN becomes null. The metadata and the index of pandas are
+    columns without a value become `double`, dates become timestamps, and NaN becomes null. The metadata and an unnamed index of pandas are
     dropped.
     """
     return pa.table({name: _canonical_column(table.column(name)) for name in drop_index_names(table.column_names)})
@@ -71,7 +71,7 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def infer_types(table: pa.Table) -> pa.Table:
     """Convert columns of CSV text to the types that pandas would infer: integers, floats, booleans, or else strings.
 
-    The types are inferred from the whole column, so they do not depend on how files and blocks are cut.
+    The types are inferred from the whole column, so they do not depend on the sizes of files and blocks.
     """
     return pa.table({name: _infer_type(table.column(name)) for name in table.column_names})
 
@@ -99,7 +99,7 @@ def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str:
-    """Hash the names, types and values of tables in the order of their rows. The borders of blocks do not count.
+    """Hash the names, types and values of tables. The hash depends on the order of the rows, but not on the sizes of blocks.
 
     Args:
         parts: tables by name.
@@ -121,7 +121,7 @@ def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str
 
 
 def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
-    """Hash an array's values. Bytes under a null and bytes around a slice do not count."""
+    """Hash an array's values. Bytes that are stored for nulls, or outside of a slice, are not hashed."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return _hash_array(digest, array.storage)
@@ -158,8 +158,8 @@ def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
 def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
     """Split a table into `k` tables of exactly n // k rows, one for each rank of a gang.
 
-    Part r has the rows r, r + k, r + 2k, ..., so that each rank of a sorted file gets every class. At most k - 1 rows at the end are
-    dropped, because ranks with different numbers of rows would deadlock in a collective operation.
+    Part r has the rows r, r + k, r + 2k, ..., so that each rank gets every class even if the rows are sorted by class. At most k - 1 rows
+    at the end are dropped, because ranks with different numbers of rows would deadlock in a collective operation.
 
     Args:
         table: n rows.

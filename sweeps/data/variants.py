@@ -1,4 +1,4 @@
-"""Data variants of a sweep. Each source is read once, and the data of a trial is cut from it."""
+"""Load the data variants of a sweep. Each source is read once. The data of a trial is a selection of rows and columns of its source."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def variant_name(data: Mapping[str, Any]) -> str:
 
 
 class DataVariants:
-    """All data of a sweep, in memory.
+    """All data variants of a sweep, in memory.
 
     Args:
         spec: see `sweeps.space.Space.data`.
         variants: see `sweeps.space.Space.variants`.
-        seed: seed of splits and of parts of the rows.
+        seed: seed for splitting the rows, and for sampling a share of the rows.
         tuned: the tuned keys of `data`.
 
     Attributes:
@@ -64,7 +64,7 @@ class DataVariants:
         return str(list(self.sources).index(variant_of(self.spec, data).source))
 
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
-        """Return the fingerprint of a variant. Equal variants have equal fingerprints. The variant itself is not computed."""
+        """Return the fingerprint of a variant. Equal variants have equal fingerprints. The tables of the variant are not created."""
         return self._fingerprint(variant_of(self.spec, data))
 
     def _fingerprint(self, spec: DataSpec) -> str:
@@ -78,7 +78,7 @@ class DataVariants:
         return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
 
     def splits(self, data: Mapping[str, Any]) -> Splits:
-        """Return the splits of a trial: without its dropped columns, and with its share of the train split.
+        """Return the splits for a trial, without the columns that the trial drops, and with the trial's share of train rows.
 
         Args:
             data: the trial's values of the tuned keys of `data`.

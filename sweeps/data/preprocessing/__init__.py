@@ -1,1 +1,1 @@
-"""Preprocessing steps: fitting a chain of steps, applying a fitted chain, and storing it."""
+"""Fit chains of preprocessing steps, apply fitted chains, and store them."""

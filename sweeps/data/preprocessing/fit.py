@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def _output_dtype(values: pd.Series) -> Any:
-    """Return the dtype of a prepared column for all later rows. Numbers become floats, because a later one may be missing. Bytes stay."""
+    """Return the dtype that a prepared column always has.
+
+    Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8 are kept.
+    """
     if is_number(values) and values.dtype not in (np.dtype("uint8"), np.dtype("int8")):
         return np.dtype("float32") if values.dtype == np.dtype("float32") else np.dtype("float64")
     return values.dtype
@@ -41,9 +44,9 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     preprocessors need a running Ray. Without a step, nothing is fitted and Ray is not used.
 
     Args:
-        steps: the steps. Each selects from the columns that the previous one left.
+        steps: the steps. Each step selects from the columns that the previous step returned.
         train: rows of the train split.
-        label: the label column, which no step sees. An estimator whose `fit` takes `y` gets it there.
+        label: the label column, or None. Steps do not get the label as a column. An estimator whose `fit` takes `y` gets the label as `y`.
 
     Raises:
         InputError: a step names a missing column, has invalid parameters, or fails.
@@ -80,7 +83,7 @@ def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> 
 
 
 def runs_tasks(steps: Iterable[Step]) -> bool:
-    """Return whether fitting a chain runs Ray tasks: whether it has a preprocessor for Ray Data that is not Ray's own."""
+    """Return whether fitting a chain runs Ray tasks. A chain runs tasks only if it has a user's own preprocessor for Ray Data."""
     for step in steps:
         with contextlib.suppress(Exception):  # the fit will report the error
             kind = references.resolve(step.name) if ":" in step.name else None
@@ -90,7 +93,7 @@ def runs_tasks(steps: Iterable[Step]) -> bool:
 
 
 def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
-    """Return the result of a call. Any error becomes a problem of the step, in one line."""
+    """Call a function and return its result. Convert any error to an `InputError` that names the step."""
     try:
         return call()
     except InputError:
@@ -108,7 +111,7 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
 
 
 def _fit_step(step: StepConfig, frame: pd.DataFrame, label: str | None, target: np.ndarray | None) -> fitted_steps.FittedStep | None:
-    """Fit a step on the frame that reaches it. None if its selector selects nothing."""
+    """Fit a step on the frame that the previous steps returned. Return None if the step selects no columns."""
     if ":" in step.name:
         try:
             kind = references.resolve(step.name)
@@ -140,7 +143,7 @@ def _is_ray_preprocessor(kind: type) -> bool:
 
 
 def _default_columns(step: StepConfig) -> str:
-    """Return the selector of a step that names none."""
+    """Return the default selector of a step, which is used if the step names no columns."""
     if ":" in step.name and not step.name.startswith("sklearn."):
         return "all"
     short = step.name.rpartition(":")[2]
@@ -150,7 +153,11 @@ def _default_columns(step: StepConfig) -> str:
 
 
 def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the selected columns that the step can work on. Other columns are left out, or refused if they are named."""
+    """Return the selected columns that the step can process. Other selected columns are left out.
+
+    Raises:
+        InputError: `columns` names a column that the step cannot process.
+    """
     value = step.params.get("fill_value")
     what = strategy = str(step.params.get("strategy", "mean"))
     if step.name == "SimpleImputer":
@@ -172,7 +179,7 @@ def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, 
 
 
 def data_key(fingerprint: str, steps: Iterable[Step]) -> str:
-    """Return a short name for prepared data: 16 hex digits, equal for equal data and equal steps."""
+    """Return a short name for prepared data: 16 hex digits. Equal data and equal steps give equal names."""
     plain = [{"name": s.name, "columns": _json_value(s.columns), "params": _json_value(s.params)} for s in steps]
     text = json.dumps([fingerprint, plain], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

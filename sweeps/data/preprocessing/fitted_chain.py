@@ -1,4 +1,4 @@
-"""A fitted chain of steps: raw rows in, prepared features out. A bundle needs nothing else of `sweeps.data` to prepare rows."""
+"""Apply a fitted chain of steps to raw rows. Bundles contain this module to preprocess rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from sweeps.data.preprocessing import fitted_steps, portable_steps
 
 @dataclass(frozen=True)
 class StepConfig:
-    """A step as it was requested. Not `sweeps.space.Step`, because a bundle must load without the reader of space files.
+    """Configuration of a step.
+
+    The class is separate from `sweeps.space.Step`, because a bundle must load without the code that reads space files.
 
     Attributes:
-        name: name of the step, or `module:attr` of a user's.
+        name: name of the step, or `module:attr` of a user's step.
         columns: the selector, or None for the step's default.
         params: parameters of the step.
     """
@@ -35,9 +37,9 @@ class FittedChain(RenamedFields):
 
     Attributes:
         steps: the requested steps.
-        label: the label column, which passes through unchanged. None for none.
-        inputs: columns of the train split without the label, as they were.
-        fitted_steps: the fitted steps that do something.
+        label: the label column, which `transform` returns unchanged. None if there is no label.
+        inputs: the raw columns of the train split, without the label.
+        fitted_steps: the fitted steps. Steps that selected no columns, and `LabelEncoder`, are left out.
         empty: a frame without rows that has the columns and dtypes of the result.
     """
 
@@ -59,20 +61,20 @@ class FittedChain(RenamedFields):
         return tuple(self.empty.columns)
 
     def transform(self, df: pd.DataFrame) -> pd.DataFrame:
-        """Prepare raw rows.
+        """Preprocess raw rows.
 
-        The result for a row does not depend on the other rows, not even in the last bit. Without a step, integers stay integers. With a
-        step they become floats, and so do codes of categories.
+        The result for a row does not depend on the other rows, not even in the last bit. If the chain has no fitted steps, integers stay
+        integers. Otherwise integers become floats, and the codes of categories are floats, too.
 
         Args:
-            df: n rows with the columns of `columns_in` in any order. Others are ignored, except the label, which is returned as the last
-                column.
+            df: n rows with at least the columns in `columns_in`, in any order. If the label is present, it is returned as the last column.
+                Other columns are ignored.
 
         Returns:
-            n rows with the columns of `columns_out` in their order and the index of `df`.
+            n rows with the columns `columns_out`, in this order, and with the index of `df`.
 
         Raises:
-            InputError: a column is missing, or has text where training had numbers.
+            InputError: a column is missing, a value does not fit its column, or a step fails.
         """
         missing = [name for name in self.columns_in if name not in df.columns]
         if missing:
@@ -84,17 +86,17 @@ class FittedChain(RenamedFields):
         return self.with_label(out, df)
 
     def with_label(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
-        """Return prepared features with the index and the label of their raw rows."""
+        """Return prepared features with the index of their raw rows and, if present, the label."""
         out = out.set_axis(df.index, axis=0)
         if self.label is not None and self.label in df.columns:
             out[self.label] = df[self.label]
         return out
 
     def transform_columns(self, columns: portable_steps.Columns, count: int) -> pd.DataFrame:
-        """Transform columns that already have the form which the first step sees.
+        """Apply the steps to columns that already have the dtypes of `inputs`.
 
         Args:
-            columns: arrays by column. Numbers are floats with the dtype of `inputs`.
+            columns: the array of each column, by name. Numbers are floats.
             count: number of rows.
 
         Raises:
@@ -117,7 +119,7 @@ class FittedChain(RenamedFields):
 
 
 def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integers: bool) -> pd.DataFrame:
-    """Return rows as the first step sees them: columns in order, each in its canonical form, with a range index."""
+    """Return the rows that the first step gets: the columns in the order and with the dtypes of `inputs`, and a range index."""
     given = df[[c.name for c in inputs]].reset_index(drop=True)
     return pd.DataFrame({c.name: convert_column(c, given[c.name], keep_integers) for c in inputs}, index=given.index)
 
@@ -126,7 +128,7 @@ def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: 
     """Return prepared columns in the order and with the dtypes of training.
 
     Raises:
-        InputError: a step did not make a column that it made in training.
+        InputError: a column is missing that a step created in training.
     """
     missing = [n for n in empty.columns if n not in columns]
     if missing:
@@ -139,7 +141,7 @@ def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: 
 
 
 def one_line(e: Exception) -> str:
-    """Return an error as one line."""
+    """Return a description of an error in one line."""
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
     if hasattr(e, "as_instanceof_cause") and lines:  # Ray's errors contain a traceback whose last line is the error
         return lines[-1]

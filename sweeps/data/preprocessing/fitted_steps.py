@@ -1,6 +1,7 @@
-"""Fitted steps of a chain: estimators with `fit` and `transform`, and functions. `ray_steps` has the steps of Ray.
+"""Fit and apply steps that are estimators or functions. `ray_steps` has the steps that use Ray's preprocessors.
 
-Each step has a method `apply(frame) -> frame`. It keeps the number and order of rows and treats each row independently of the others.
+Each fitted step has a method `apply(frame) -> frame`. This method keeps the number and the order of the rows, and its result for a row does
+not depend on other rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import unique_names
 from sweeps.data.preprocessing.portable_steps import replace_arrays
 
-# Linear algebra rounds differently for other numbers of rows, so estimators always get this number
+# Number of rows that an estimator transforms at a time. The number is fixed, because linear algebra rounds differently for other numbers
 _ROWS_AT_ONCE = 4096
 
 
@@ -25,7 +26,7 @@ class FittedStep(Protocol):
     """A fitted step."""
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a frame after the step."""
+        """Apply the step to a frame, and return the new frame."""
 
 
 def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) -> pd.DataFrame:
@@ -35,13 +36,13 @@ def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataF
 
 @dataclass(frozen=True)
 class FittedEstimator(RenamedFields):
-    """A fitted object with `transform`, of scikit-learn or of the user.
+    """Step that applies a fitted estimator of scikit-learn, or a user's object with `transform`.
 
     Attributes:
-        estimator: the fitted estimator.
-        inputs: columns that it reads, which its output replaces.
-        outputs: columns that it makes.
-        fixed_blocks: transform blocks with a fixed number of rows; see `_ROWS_AT_ONCE`.
+        estimator: the fitted estimator or object.
+        inputs: columns that the estimator reads. They are replaced by the outputs.
+        outputs: columns that the estimator returns.
+        fixed_blocks: True if the estimator always transforms blocks of `_ROWS_AT_ONCE` rows.
     """
 
     OLD_FIELDS: ClassVar = {"made": "estimator", "names": "outputs", "fixed": "fixed_blocks"}
@@ -66,7 +67,7 @@ class FittedEstimator(RenamedFields):
 
 
 def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
-    """Convert text to Python objects with NaN for missing values, which all of scikit-learn accepts. Other columns are copied."""
+    """Convert text to Python objects, and missing text to NaN, which all estimators of scikit-learn accept. Other columns are copied."""
     return part.apply(lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()) if len(part.columns) else part
 
 
@@ -95,7 +96,7 @@ def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd
 def fit_estimator(
     kind: type, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any], target: np.ndarray | None
 ) -> FittedEstimator:
-    """Fit an estimator on some columns. It gets the label if its `fit` takes one."""
+    """Fit an estimator on some columns. If the estimator's `fit` takes labels, `target` is passed to it."""
     estimator = kind(**{**_safe_defaults(kind), **params})
     part = text_to_objects(frame[list(inputs)])
     if hasattr(estimator, "fit"):
@@ -133,14 +134,14 @@ def _output_names(estimator: Any, inputs: tuple[str, ...]) -> list[str] | None:
 
 @dataclass(frozen=True)
 class FunctionStep:
-    """A user's function `f(frame, **params) -> frame`. Its result replaces its input columns."""
+    """Step that applies a user's function `f(frame, **params) -> frame`. The function's result replaces the input columns."""
 
     function: Callable[..., Any]
     inputs: tuple[str, ...]
     params: Mapping[str, Any]
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a frame in which the function's result replaces its input columns."""
+        """Return a frame in which the function's result replaces the input columns."""
         result = self.function(frame[list(self.inputs)].copy(), **self.params)
         if not isinstance(result, pd.DataFrame):
             raise ValueError(f"it returned {type(result).__name__}, not a DataFrame")
@@ -151,10 +152,15 @@ class FunctionStep:
 
 
 def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
-    """Refuse a step whose result for a row depends on other rows. It would learn from the rows that it predicts.
+    """Refuse a step whose result for a row depends on other rows. In prediction, such a step would give other results than in training.
+
+    Args:
+        step: the step.
+        frame: the frame to which the step is applied.
+        whole: the step's result for the whole frame.
 
     Raises:
-        ValueError: the result depends on other rows.
+        ValueError: the result for the first rows alone differs from `whole`.
     """
     for rows in sorted({1, min(len(frame), 50)}):
         try:

@@ -1,7 +1,7 @@
-"""A stand-in for Ray Data's Dataset that fits Ray's preprocessors on rows in this process.
+"""Replace Ray Data's `Dataset` so that Ray's preprocessors are fitted in this process.
 
-A fit through Ray Data starts five processes and takes seconds even for a hundred rows. Here the same aggregations run on the rows in
-memory: block by block, and then merged, as Ray Data would do.
+A fit through Ray Data starts five processes and takes seconds even for a hundred rows. The class in this module runs the same aggregations
+on rows in memory. Like Ray Data, it aggregates each block and then merges the results.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ray.data.block import BlockAccessor
 
 
 class InMemoryDataset:
-    """Rows that Ray's own preprocessors can be fitted on.
+    """Rows in memory on which Ray's own preprocessors can be fitted.
 
     Args:
-        blocks: at least one table. All have the same columns.
+        blocks: at least one table. All tables must have the same columns.
     """
 
     def __init__(self, blocks: Sequence[pa.Table]):
         self._blocks = tuple(blocks)
 
     def aggregate(self, *functions: Any) -> dict[str, Any]:
-        """Return the result of each of Ray's aggregations over all rows, by its name."""
+        """Compute Ray's aggregations over all rows. Return the result of each aggregation, by the aggregation's name."""
         return dict(self._aggregated(functions).to_pylist()[0])
 
     def groupby(self, key: None) -> Any:
-        """Return all rows as one group, whose aggregations Ray stores as a table."""
+        """Return all rows as one group. The group returns its aggregations as a table in the object store, as Ray Data does."""
         return SimpleNamespace(aggregate=lambda *functions: SimpleNamespace(to_arrow_refs=lambda: [ray.put(self._aggregated(functions))]))
 
     def map_batches(self, function: Callable[[Any], dict[str, Any]], *, batch_format: str) -> Any:
-        """Apply a function to each block, lazily."""
+        """Apply a function to each block, when the result is iterated."""
 
         def iter_batches(batch_size: None) -> Iterator[dict[str, Any]]:
             return (function(BlockAccessor.for_block(block).to_batch_format(batch_format)) for block in self._blocks)

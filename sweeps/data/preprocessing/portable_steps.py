@@ -1,9 +1,9 @@
-"""Fitted steps as plain numbers and names. Most fitted steps of Ray and scikit-learn can be converted to these.
+"""Portable steps: fitted steps that consist of plain numbers and names. Most fitted steps of Ray and scikit-learn can be converted to them.
 
-A step is converted when it is fitted, and only if the converted step gives the same bits for rows of the train split. Training and bundles
-then run the same code, a bundle needs neither package, and nothing has to be unpickled.
+A step is converted when it is fitted, if the portable step gives identical results for rows of the train split. Training and bundles then
+run the same code. A bundle needs neither Ray nor scikit-learn for a portable step, and no pickle.
 
-Columns are a mapping of name to array: floats for a number, any iterable for text.
+`Columns` maps the name of each column to its values: an array of floats for numbers, and any iterable for text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pandas as pd
 
 from sweeps.data.columns import is_number
 
-# Ray's encoders raise on missing values. Missing values therefore become a category of their own, in training and in prediction.
+# Ray's encoders raise an error for missing values. Therefore, missing values are a separate category, in training and in prediction.
 MISSING_TEXT = "__missing__"
 MISSING_NUMBER = float(np.finfo(np.float64).max)
 
@@ -25,7 +25,11 @@ Columns = dict[str, Any]
 
 
 def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, Any]) -> Columns:
-    """Replace columns. New columns take the place of a column with the same name, or else of the first dropped column."""
+    """Drop columns and add new ones.
+
+    A new column takes the place of an old column with the same name. All other new columns are inserted at the first dropped column, or at
+    the end if no column is dropped.
+    """
     dropped = set(dropped)
     out: Columns = {}
     added = {n: v for n, v in new.items() if n not in columns}
@@ -57,21 +61,21 @@ def column_array(series: pd.Series) -> Any:
 
 
 class PortableStep:
-    """A step that plain data describes. `kind` is its name in `preprocessor.json`."""
+    """Base class of the portable steps. `kind` is the step's name in `preprocessor.json`."""
 
     kind: ClassVar[str]
 
     def transform(self, columns: Columns) -> Columns:
-        """Return the columns after the step."""
+        """Apply the step to columns, and return all columns after the step."""
         raise NotImplementedError
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a frame after the step."""
+        """Apply the step to a frame, and return the new frame."""
         out = self.transform({n: column_array(frame[n]) for n in frame.columns})
         return pd.DataFrame(out, index=frame.index, copy=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
+        """Return the kind and the fields of the step, for `preprocessor.json`."""
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
 
@@ -80,8 +84,8 @@ class Scale(PortableStep):
     """A scaler: `(x - minus) / by` or `x * times + plus` for each column.
 
     Attributes:
-        columns: for each column `minus` and `by`, or `times` and `plus`, or a `constant` (as text, because JSON has no NaN); and the
-            `dtype` of the result.
+        columns: maps each column to `dtype`, the dtype of the result, and to the numbers `minus` and `by`, or `times` and `plus`. If all
+            results are equal, the mapping has `constant` instead of these numbers. A constant is text, because JSON has no NaN.
         low: lower bound of the result, or None.
         high: upper bound of the result, or None.
     """
@@ -110,7 +114,8 @@ class Fill(PortableStep):
     """An imputer: replaces each missing value by a constant.
 
     Attributes:
-        columns: for each column the `value`, and the `dtype` of the result. "str" and "object" are text.
+        columns: maps each column to the `value` that replaces missing values, and to the `dtype` of the result. The dtypes "str" and
+            "object" mean text.
     """
 
     kind = "fill"
@@ -131,14 +136,16 @@ class Fill(PortableStep):
 
 @dataclass(frozen=True)
 class Encode(PortableStep):
-    """An encoder: codes of categories, or one column of ones and zeros per category.
+    """An encoder: replaces categories by codes, or by one column of ones and zeros for each category.
 
     Attributes:
-        columns: for each column `keys`, the categories in the order of their codes; `missing`, the code of a missing value, or -1 to
-            treat it as unseen; and `names`, the new columns: one for the codes (NaN if unseen), or one for each key.
-        hot: make a column for each key.
+        columns: maps each column to `keys`, `missing` and `names`. `keys` are the categories in the order of their codes. `missing` is the
+            code of a missing value; if it is -1, a missing value is treated as an unseen category. `names` are the names of the new
+            columns: one name for the codes, or one for each key.
+        hot: True to create a column for each key, which is 0 for an unseen category. False to create codes, which are NaN for an unseen
+            category.
         dtype: dtype of the new columns.
-        keeps: keep the input columns.
+        keeps: True to keep the input columns.
     """
 
     kind = "encode"
@@ -170,7 +177,7 @@ KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode)}
 
 
 def from_json(stored: Mapping[str, Any]) -> PortableStep:
-    """Restore a step that `to_json` described.
+    """Create the step that `to_json` described.
 
     Raises:
         KeyError, TypeError: the data does not describe a step.
@@ -181,7 +188,7 @@ def from_json(stored: Mapping[str, Any]) -> PortableStep:
 
 
 def identical(one: pd.DataFrame, two: pd.DataFrame) -> bool:
-    """Return whether two frames have the same bits, names and dtypes. NaN equals NaN."""
+    """Return whether two frames have the same column names, dtypes and values. Floats must be equal in every bit, and NaN equals NaN."""
     if list(one.columns) != list(two.columns) or list(one.dtypes) != list(two.dtypes):
         return False
     for name in one.columns:

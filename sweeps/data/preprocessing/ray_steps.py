@@ -1,7 +1,8 @@
-"""Ray Data's preprocessors as steps of a chain.
+"""Fit and apply Ray Data's preprocessors as steps of a chain.
 
-By themselves they raise on missing values in encoders and on empty columns, return dtypes that depend on the rows, and write lists that no
-model reads. Comments below say how each of these is avoided.
+Some of Ray's preprocessors have problems that this module avoids. Encoders raise errors for missing values, and imputers for empty columns.
+The dtypes of some results depend on the rows. Some results are lists, which models cannot read. Comments below explain how each problem is
+avoided.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEX
 from sweeps.data.sources import quiet_ray_data
 
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
-# These write one list per row. Each element becomes a column, because models do not read lists
+# These preprocessors return one list per row. Each element of the lists becomes a column, because models cannot read lists
 _EXPANDED = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 NUMERIC = (
     *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer"),
@@ -34,7 +35,7 @@ NUMERIC = (
 )
 BINNERS = ("CustomKBinsDiscretizer", "UniformKBinsDiscretizer")
 RAY_PACKAGE = "ray.data.preprocessors."
-# Aggregations run block by block
+# Approximate number of rows in a block. Aggregations run block by block
 ROWS_PER_BLOCK = 100_000
 
 
@@ -44,10 +45,10 @@ class FittedRayPreprocessor(RenamedFields):
 
     Attributes:
         preprocessor: the fitted preprocessor.
-        name: its class name.
-        inputs: columns that it reads.
-        outputs: columns that it writes, before lists are expanded.
-        expanded: for each output of lists, the names of the columns made from it.
+        name: class name of the preprocessor.
+        inputs: columns that the preprocessor reads.
+        outputs: columns that the preprocessor writes.
+        expanded: for each output column that holds lists, the names of the columns that replace it.
     """
 
     OLD_FIELDS: ClassVar = {"made": "preprocessor"}
@@ -58,7 +59,7 @@ class FittedRayPreprocessor(RenamedFields):
     expanded: Mapping[str, tuple[str, ...]]
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a frame with the preprocessor's outputs."""
+        """Apply the preprocessor to a frame, and return a frame that includes the preprocessor's outputs."""
         part = to_ray_input(frame[list(self.inputs)], self.name)
         new: dict[str, Any] = {}
         for name, values in _transform(self.preprocessor, self.name, part, self.outputs).items():
@@ -72,7 +73,7 @@ class FittedRayPreprocessor(RenamedFields):
 
 
 def to_ray_input(part: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Copy columns into the form that Ray's preprocessor needs: simple dtypes, and no missing values if it would raise."""
+    """Copy columns, and convert them to simple dtypes for one of Ray's preprocessors. For encoders, missing values are filled."""
     return pd.DataFrame({n: _convert_values(part[n], name in ENCODERS) for n in part.columns}, index=part.index)
 
 
@@ -99,9 +100,9 @@ def _transform(preprocessor: Any, name: str, part: pd.DataFrame, outputs: tuple[
         table = preprocessor.transform_batch(pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None))
         if name == "OneHotEncoder":
             return {n: table.column(n) for n in outputs}
-        # unseen codes are NaN, which makes all codes floats; so codes are always floats
+        # the code of an unseen category is NaN, so all codes are floats
         return {n: table.column(n).cast(pa.float64()).to_numpy() for n in outputs}
-    # NumPy sums the columns of a single row by another algorithm, with other last bits
+    # NumPy sums the columns of a single row with another algorithm, and the last bits differ. So a single row is doubled.
     single = len(part) == 1
     arguments = pd.concat([part, part], ignore_index=True) if single else part.reset_index(drop=True)
     with warnings.catch_warnings():
@@ -119,7 +120,7 @@ def _holds_lists(values: pd.Series) -> bool:
 
 
 def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
-    """Convert lists of equal length to a column-major array of shape (n, width). NaN where a row has no list."""
+    """Convert lists of equal length to a column-major array of shape (n, width). A row without a list becomes NaN."""
     if isinstance(values, pa.ChunkedArray):
         joined = values.combine_chunks()
         rows = joined.flatten().to_numpy(zero_copy_only=False).reshape(len(values), width)
@@ -158,7 +159,7 @@ def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...],
 
 
 def ray_dataset(part: pd.DataFrame) -> Any:
-    """Convert a frame to a Ray Dataset, because a user's preprocessor may use any of its methods."""
+    """Convert a frame to a Ray Dataset. A user's preprocessor needs a real Dataset, because it may call any method."""
     import ray.data
 
     return ray.data.from_arrow(_blocks(part))
@@ -178,7 +179,7 @@ def _blocks(part: pd.DataFrame) -> list[pa.Table]:
 
 
 def _constructor_arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
-    """Convert a step's parameters to arguments of Ray's constructor: functions by reference, types by name."""
+    """Convert a step's parameters to arguments of Ray's constructor. References become functions, and names of types become types."""
     arguments = dict(params)
     for key in ("tokenization_fn", "transform"):
         if isinstance(arguments.get(key), str):
@@ -193,7 +194,10 @@ def _constructor_arguments(name: str, params: Mapping[str, Any], inputs: tuple[s
 
 
 def _fit_robust_scaler(preprocessor: Any, part: pd.DataFrame) -> None:
-    """Fit exact quantiles. Ray approximates them with a package that it does not install, and the result differs from fit to fit."""
+    """Fit exact quantiles.
+
+    Ray approximates quantiles with a package that is not installed with Ray, and the result differs from fit to fit.
+    """
     low, high = preprocessor.quantile_range
     for column in preprocessor.columns:
         values = part[column].to_numpy(dtype=np.float64)
@@ -204,7 +208,7 @@ def _fit_robust_scaler(preprocessor: Any, part: pd.DataFrame) -> None:
 
 
 def _fill_empty_columns(preprocessor: Any, part: pd.DataFrame) -> None:
-    """Fill columns without any value with a constant, as scikit-learn can. Ray would raise in `transform`."""
+    """Set a constant fill value for each column that has no values. Otherwise, Ray's `transform` would raise an error."""
     for key, value in preprocessor.stats_.items():
         if value is None or value != value:
             column = key.partition("(")[2].removesuffix(")")
@@ -226,7 +230,7 @@ def _output_columns(
 
 
 def _element_names(preprocessor: Any, name: str, column: str) -> list[str]:
-    """Return what the elements of a list stand for: categories, tokens or numbers."""
+    """Return a name for each element of the lists that a preprocessor returns: a category, a token or a number."""
     if name in ("OneHotEncoder", "MultiHotEncoder"):
         codes = preprocessor.stats_[f"unique_values({column})"]
         return [_category_name(c) for c in sorted(codes, key=codes.__getitem__)]

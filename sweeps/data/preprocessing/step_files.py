@@ -1,8 +1,8 @@
-"""A fitted chain on disk: `preprocessor.json`, and a pickle for each step that plain data does not describe.
+"""Write and read a fitted chain: `preprocessor.json`, and a pickle for each step that cannot be written as plain data.
 
     {"format": 1, "steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale", ...}, ...]}
 
-Floats are read back to the bit. A user's function is stored by its name, `module:function`, and imported.
+Floats are read back exactly. A user's function is stored as its name, `module:function`, and imported when the chain is loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
     """Write a chain into a folder.
 
     Returns:
-        The class inside each pickle, by the pickle's name.
+        The class of the object in each pickle, by the pickle's file name.
 
     Raises:
         pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
@@ -54,11 +54,11 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
 
 
 def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> FittedChain:
-    """Load a chain that `save_chain` wrote. This unpickles pickled steps and imports functions.
+    """Load a chain that `save_chain` wrote. The function loads pickles and imports users' functions, so it may run code.
 
     Args:
         folder: folder of the chain.
-        read: reads the file of a pickle, and may refuse to.
+        read: function that returns the contents of a pickle file. It may raise an error to refuse a file.
 
     Raises:
         ValueError, KeyError, TypeError: the files do not describe a chain.
@@ -71,7 +71,7 @@ def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) ->
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Read the file of a chain as plain data. Runs no code."""
+    """Read `preprocessor.json` as plain data, without loading pickles or importing functions."""
     return dict(json.loads((folder / FILE).read_text(encoding="utf-8")))
 
 
@@ -81,7 +81,7 @@ def function_references(folder: Path) -> list[str]:
 
 
 def _to_json(step: FittedStep) -> dict[str, Any] | None:
-    """Describe a step as plain data. None if that is not possible."""
+    """Return a description of a step as plain data. Return None if the step can only be pickled."""
     described: dict[str, Any] | None = None
     if isinstance(step, portable_steps.PortableStep):
         described = step.to_json()

@@ -1,6 +1,7 @@
-"""Convert fitted steps of Ray and scikit-learn to portable steps, where this is known to be possible and verified on rows.
+"""Convert fitted steps of Ray and scikit-learn to portable steps.
 
-The parameters are read from the fitted object. Nothing here imports either package.
+A step is converted only if its kind is supported and the portable step gives identical results for some rows. The parameters are read from
+the fitted object, so this module does not import Ray or scikit-learn.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from sweeps.data.preprocessing.fitted_steps import FittedEstimator, FittedStep
 from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT, Encode, Fill, PortableStep, Scale, identical
 from sweeps.data.preprocessing.ray_steps import FittedRayPreprocessor
 
-# Ray's scalers treat a smaller scale as zero
+# Ray's scalers treat a scale below this value as zero
 TINY = 1e-8
 PROOF_ROWS = 4096
 
 
 def to_portable(step: FittedStep, frame: pd.DataFrame) -> FittedStep:
-    """Convert a step to a portable step if that gives the same bits for rows of `frame`. Otherwise return the step itself.
+    """Convert a step to a portable step if both give identical results for rows of `frame`. Otherwise return the step itself.
 
     Args:
         step: the fitted step.
         frame: rows that the step was fitted on.
     """
     rows = _proof_rows(frame)
-    with contextlib.suppress(Exception):  # another version of a package may have changed anything: the step then stays as it is
+    with contextlib.suppress(Exception):  # a new version of a package may change anything; the step is then not converted
         portable = None
         if isinstance(step, FittedRayPreprocessor):
             portable = _from_ray(step, rows)
@@ -44,7 +45,7 @@ def to_portable(step: FittedStep, frame: pd.DataFrame) -> FittedStep:
 
 
 def _proof_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows to compare on: the first rows of the frame, and two rows with everything missing that can be."""
+    """Return rows on which two steps are compared: the first rows of the frame, and two rows in which all text and floats are missing."""
     head = frame.iloc[:PROOF_ROWS]
     missing = head.iloc[:2].copy()
     for name in missing.columns:
@@ -91,7 +92,10 @@ def _from_ray_encoder(step: FittedRayPreprocessor, rows: pd.DataFrame) -> Portab
 
 
 def _ray_scale(name: str, column: str, stats: Mapping[str, float | None]) -> dict[str, Any] | None:
-    """Return what one of Ray's scalers does to a column, as `Scale` describes it. None for another preprocessor."""
+    """Return the numbers for `Scale` that describe what one of Ray's scalers does to a column.
+
+    Return None if the preprocessor is not such a scaler.
+    """
     names = {
         "StandardScaler": ("mean", "std"),
         "MinMaxScaler": ("min", "max"),
