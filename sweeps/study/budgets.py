@@ -1,6 +1,6 @@
-"""Compare the resources and trials that a sweep has spent with its limits. Pure functions, no I/O.
+"""Compare the resources that a sweep has spent, and the results of its trials, with the sweep's limits. Pure functions, no I/O.
 
-Only trials in the study count. A resumed sweep therefore continues with the rest of its budget.
+All trials in the study are counted, including trials from before a resume. A resumed sweep therefore has only the rest of its budget.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ class BudgetState:
 
     Attributes:
         goals: One boolean for each objective: True if smaller values are better.
-        best: Number and result of the best configuration for a single objective; None before a configuration has a value.
-        front: With several objectives, the results of the Pareto front, by number.
+        best: Number of the first trial and result of the best configuration. None if there are several objectives, or if no configuration
+            has a value yet.
+        front: Results of the configurations on the Pareto front, by the number of the first trial; {} for a single objective.
         without_improvement: Number of configurations that ended COMPLETE or PRUNED since the last improvement. An improvement is a
-            COMPLETE configuration that is better than all earlier ones or joins the front. 0 before the first COMPLETE one.
+            COMPLETE configuration that is better than all earlier configurations, or that joins the front. The number is 0 until the first
+            COMPLETE configuration.
         consecutive_failures: Number of trials that failed since the last trial that did not fail.
         gpu_seconds: GPU seconds of all ended trials.
         ended: Final states of the trials, in the order in which they ended.
@@ -43,9 +45,9 @@ class BudgetState:
         self.gpu_seconds += result.metrics.get("gpu_seconds", 0.0)
 
     def forgive_failures(self, limits: Limits) -> None:
-        """Reset the count of consecutive failures if the count has reached its limit.
+        """Reset the count of consecutive failures to 0 if the count has reached its limit.
 
-        Otherwise a resumed sweep would stop at once. The user may have fixed the cause of the failures before the resume.
+        Without this reset, a resumed sweep would stop at once, although the user may have fixed the cause of the failures.
         """
         if limits.max_failures_in_a_row is not None and self.consecutive_failures >= limits.max_failures_in_a_row:
             self.consecutive_failures = 0
@@ -75,13 +77,13 @@ class BudgetState:
 
 
 def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 0.0) -> str | None:
-    """Return the limit that the sweep has reached and the reason as text, or None.
+    """Return the limit that the sweep has reached and the reason, as text; None if no limit is reached.
 
-    `limits.max_trials` and the wall time are checked elsewhere.
+    This function does not check `limits.max_trials` and the wall time.
 
     Args:
         limits: Limits of the sweep.
-        budget: Cost and results of the ended trials.
+        budget: Spent budget and best results of the ended trials.
         running_gpu_seconds: GPU seconds of the running trials.
 
     Returns:

@@ -1,7 +1,7 @@
 """Read and write the Optuna journal file of a sweep.
 
-`JournalReader` validates the records and ignores a last record that a crash left incomplete. `Journal` also writes records, and calls
-`fsync` only in `sync`. Errors about a damaged journal name the damaged line.
+`JournalReader` validates the records and ignores a last record that a crash left incomplete. `Journal` also writes records. It calls
+`fsync` only in its method `sync`. Errors about a damaged journal give the number of the damaged line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class JournalReader(JournalFileBackend):
 
     Attributes:
         path: The argument.
-        line: Number of the last line that was read, starting with 1.
+        line: Number of the last line that was read. The first line has number 1; 0 means that no line was read.
     """
 
     def __init__(self, path: Path):
@@ -52,7 +52,7 @@ class JournalReader(JournalFileBackend):
         self.line = 0
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Yield the records from a record number on.
+        """Yield all records after the first `log_number_from` records.
 
         Args:
             log_number_from: Number of records to skip.
@@ -62,7 +62,7 @@ class JournalReader(JournalFileBackend):
         """
         rules, offsets = Rules() if log_number_from == 0 else None, self._log_number_offset
         with open(self._file_path, "rb") as f:
-            end = os.stat(self._file_path).st_size  # the next call reads records that are written from now on
+            end = os.stat(self._file_path).st_size  # records that are written from now on are read by the next call
             at = f.seek(offsets.get(log_number_from, 0))
             number, torn = (log_number_from if log_number_from in offsets else 0), False
             for line in f:
@@ -71,7 +71,7 @@ class JournalReader(JournalFileBackend):
                     return
                 if torn:
                     raise damaged(self.path, number + 1, "is not JSON")
-                if (record := parse_line(line)) is NOTHING:  # an error unless this is the last line, which a crash can damage
+                if (record := parse_line(line)) is NOTHING:  # an error, unless this is the last line: a crash can damage the last line
                     torn = True
                     continue
                 number += 1
@@ -100,11 +100,12 @@ class JournalReader(JournalFileBackend):
 class Journal(JournalReader):
     """Optuna journal file for reading and writing.
 
-    Optuna's own backend calls `fsync` after every append, and a trial has about ten records. This class calls `fsync` only in `sync`,
-    once for each decision. Every record is passed to the operating system at once, so the death of a process loses no record.
+    Optuna's own backend calls `fsync` after every append, and a trial has about ten records. This class calls `fsync` only in `sync`, which
+    the driver calls once for each decision. Every record is passed to the operating system at once, so no record is lost if the process
+    dies.
 
     Args:
-        path: Path of the journal file. An incomplete last record is cut off.
+        path: Path of the journal file. If the last record is incomplete, it is removed from the file.
     """
 
     _written = False
@@ -114,14 +115,14 @@ class Journal(JournalReader):
         super().__init__(path)
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append records to the journal, all of them or none."""
+        """Append records to the journal. If writing fails, none of these records is appended."""
         remaining = memoryview("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
         with open(self._file_path, "ab", buffering=0) as f:
             size = f.tell()
             try:
                 while remaining:
                     remaining = remaining[f.write(remaining) :]
-            except BaseException:  # for example a full disk; remove the partial record, so that a later append can succeed
+            except BaseException:  # for example, the disk is full: remove the partial record, so that a later append can succeed
                 f.truncate(size)
                 raise
         self._written = True
@@ -135,15 +136,15 @@ class Journal(JournalReader):
 
 
 def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
-    """Return the error for a damaged line of a journal.
+    """Return the exception for a damaged line of a journal.
 
     Args:
         journal: Path of the journal file.
-        number: Number of the damaged line, starting with 1.
-        problem: The problem with the line.
+        number: Number of the damaged line, where the first line has number 1.
+        problem: Description of the problem with the line.
 
     Returns:
-        The error. Its text also counts the readable lines and names the repair command.
+        The exception. Its message also gives the number of readable lines and the repair command.
     """
     with open(journal, "rb") as f:
         after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)
@@ -154,15 +155,15 @@ def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
 
 
 def whole_lines(data: bytes) -> list[bytes]:
-    """Return the complete lines of a journal, each with its line feed. An incomplete end is left out; see `torn_from`."""
+    """Return the complete lines of a journal, each with its line feed. An incomplete last line is left out; see `torn_from`."""
     return [line + b"\n" for line in data[: torn_from(data)].split(b"\n")[:-1]]
 
 
 def torn_from(data: bytes) -> int:
-    """Return the offset at which the incomplete end of a journal begins; the length of `data` if the journal is complete.
+    """Return the offset at which the incomplete end of a journal begins. If there is no incomplete end, return the length of `data`.
 
-    The incomplete end is everything after the last line feed. If the last whole line is not JSON, this line belongs to the incomplete end
-    too. After a crash, the file system may have filled a hole in the line with zeros.
+    The incomplete end is everything after the last line feed. If the last line with a line feed is not JSON, this line also belongs to the
+    incomplete end: after a crash, the file system may have filled a part of the line with zeros.
 
     Args:
         data: Content of the journal file.
@@ -173,13 +174,13 @@ def torn_from(data: bytes) -> int:
 
 
 def cut_torn_tail(journal: Path) -> int:
-    """Cut off an incomplete last record, and return the number of bytes that were cut.
+    """Remove an incomplete last record from a journal file, and return the number of bytes that were removed.
 
-    Optuna can load a journal with an incomplete last record. But Optuna then appends the next record to the fragment, and cannot load
+    Optuna can load a journal with an incomplete last record. But Optuna then appends the next record to the incomplete one, and cannot load
     the combined line.
 
     Args:
-        journal: Path of the journal file, which may be missing.
+        journal: Path of the journal file. The file may be missing.
     """
     if not journal.exists():
         return 0

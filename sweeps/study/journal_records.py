@@ -1,7 +1,7 @@
 """Format of the records in a study's journal. `journal_rules` checks the order of the records.
 
-A record is one of Optuna's journal operations. The values of the attributes `judged`, `repeats`, `stops`, `data`, `begun` and `told.N` are
-those of sweeps. Unknown keys are ignored, so a newer version may add some.
+A record is one of Optuna's journal operations. The attributes `judged`, `repeats`, `stops`, `data`, `begun`, `told.N`, `passed` and
+`paused` hold data of sweeps. Unknown keys are ignored in most records, so a newer version of sweeps may add keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sweeps.core.json_files import is_deep, is_number
 from sweeps.study.record import PASSED, PAUSED, PROGRESS_PREFIX
 
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
-# Value of a line that is not JSON.
+# Returned by `parse_line` for a line that is not JSON.
 NOTHING = object()
 
 
@@ -81,7 +81,7 @@ class RepeatsAttribute(_Model, extra="forbid"):
 
 
 class Scaling(_Model):
-    """Workers of a trial."""
+    """Number of workers of a trial, and resources of each worker."""
 
     num_workers: Annotated[int, Field(gt=0, lt=10**9)]
     resources_per_worker: Numbers
@@ -117,7 +117,7 @@ class NoPerturbation(_Model):
 
 
 class RecordedPerturbation(_Model):
-    """A perturbation; see `record.Perturbation`. The curves are those of the donor."""
+    """A perturbation; see `record.Perturbation`. `curve` and `others` are copies of the donor's curves."""
 
     step: int
     donor: Text
@@ -131,7 +131,7 @@ class RecordedPerturbation(_Model):
 
 
 class ProgressRecord(_Model):
-    """Progress of a trial: the attribute `told.N`. A record without reports comes before the end of the trial."""
+    """Progress of a trial: the attribute `told.N`. The last progress record of an ended trial has no reports."""
 
     reports: list[Annotated[tuple[Annotated[int, Field(ge=0)], float, float, Numbers], Strict(False)]]
     steps: Count
@@ -170,7 +170,7 @@ class _Record(_Model):
 
 
 class CreateStudy(_Record):
-    """The creation of the study. Each driver repeats this record."""
+    """The creation of the study. Each driver that opens the study writes this record again."""
 
     op_code: Literal[0]
     study_name: Text
@@ -182,14 +182,14 @@ class _OfStudy(_Record):
 
 
 class StudyAttribute(_OfStudy):
-    """An attribute of the study that sweeps sets."""
+    """A study attribute that is set by sweeps."""
 
     op_code: Literal[2]
     user_attr: Attribute
 
 
 class StudySystemAttribute(_OfStudy):
-    """An attribute of the study that a sampler sets."""
+    """A study attribute that is set by a sampler."""
 
     op_code: Literal[3]
     system_attr: Attribute
@@ -228,7 +228,7 @@ class _OfTrial(_Record):
 
 
 class SetParam(_OfTrial):
-    """The value of a parameter."""
+    """The value of one parameter of a trial."""
 
     op_code: Literal[5]
     param_name: Text
@@ -255,7 +255,7 @@ class SetState(_OfTrial):
 
 
 class SetIntermediateValue(_OfTrial):
-    """A value at a rung."""
+    """The value of the leading metric that a trial reported at a rung."""
 
     op_code: Literal[7]
     step: int
@@ -263,14 +263,14 @@ class SetIntermediateValue(_OfTrial):
 
 
 class TrialAttribute(_OfTrial):
-    """An attribute of a trial that sweeps sets."""
+    """A trial attribute that is set by sweeps."""
 
     op_code: Literal[8]
     user_attr: Attribute
 
 
 class TrialSystemAttribute(_OfTrial):
-    """An attribute of a trial that Optuna or a sampler sets."""
+    """A trial attribute that is set by Optuna or by a sampler."""
 
     op_code: Literal[9]
     system_attr: Annotated[Attribute, AfterValidator(_system_attribute)]
@@ -290,7 +290,7 @@ def parse_line(line: bytes) -> Any:
 
 
 def is_valid(adapter: TypeAdapter[Any], value: Any) -> bool:
-    """Return True if a value has the format of an adapter."""
+    """Return True if a value has the format that a pydantic adapter describes."""
     try:
         adapter.validate_python(value)
     except (ValidationError, RecursionError):

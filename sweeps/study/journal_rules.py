@@ -1,8 +1,8 @@
-"""Rules for the order of the records in a study's journal. Pure functions, no I/O. `journal_records` has the format of each record.
+"""Rules for the order of the records in a study's journal. Pure functions, no I/O. `journal_records` defines the format of each record.
 
-Optuna numbers trials by the order of their CREATE_TRIAL records. Optuna also skips a record about a trial that does not exist or has
-ended. So Optuna can load a journal with lost or duplicated lines, but may assign later reports to the wrong trials. These rules detect such
-a journal.
+Optuna numbers trials by the order of their CREATE_TRIAL records. Optuna also skips records about trials that do not exist or have ended.
+So Optuna can load a journal with lost or duplicated lines, but may assign later reports to the wrong trials. The rules in this module
+detect such a journal.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sweeps.study.record import ORIGIN, PROGRESS_PREFIX
 
 
 class Fault(Exception):
-    """A record is invalid. The message is the reason."""
+    """Raised when a record is invalid. The message is the reason."""
 
 
-# Exceptions that reading a record with unexpected content can raise.
+# Exceptions that can be raised while a record with unexpected content is read.
 UNREADABLE = (Fault, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
@@ -32,11 +32,11 @@ class TrialState:
     """State of a trial after the records read so far.
 
     Attributes:
-        state: Optuna's number of the state.
+        state: Number of the state in Optuna's journal, such as `RUNNING` in `journal_records`.
         params: Names of the parameters that are set.
         progress: Number of progress records.
         started: True if the `begun` attribute is set.
-        closed: True if the last progress record has no reports, so that the trial may end.
+        closed: True if the last progress record so far has no reports. Only then may a record of the trial's end follow.
         given: True for an initial point with a known result.
     """
 
@@ -51,7 +51,7 @@ class TrialState:
 class Rules:
     """Validate the records of a journal one by one, in order.
 
-    Optuna, `record` and `study_store` can read every journal whose records are all valid.
+    If all records of a journal are valid, Optuna and the modules `record` and `study_store` can read the journal.
 
     Attributes:
         trials: Trials created so far, by number.
@@ -73,7 +73,7 @@ class Rules:
             record: The JSON value of the line, or `NOTHING`.
 
         Returns:
-            The problem as a short text, or None if the record is valid.
+            The problem as a short text; None if the record is valid.
         """
         if type(record) is not dict:
             return "is not JSON" if record is NOTHING else "is JSON, but not an object"
@@ -130,7 +130,7 @@ class Rules:
         self.trials.append(trial)
 
     def _add_given(self, record: records.CreateTrial, trial: TrialState, number: int) -> None:
-        """Check the record of an initial point with a known result. This one record holds the whole trial."""
+        """Check the record of an initial point with a known result. This single record contains the whole trial."""
         self._check_values(record.values if record.value is None else [record.value])
         for name, value in record.params.items():
             self._check_param(name, value, record.distributions[name])
@@ -157,7 +157,7 @@ class Rules:
                 self._set_trial_attribute(trial, number, *next(iter(record.user_attr.items())))
 
     def _check_param(self, name: str, value: float, text: str) -> None:
-        """Check that a parameter is within its distribution, and that the distribution is compatible with that of earlier trials."""
+        """Check that a parameter is within its distribution, and that earlier trials have a compatible distribution for the parameter."""
         distribution = self._distributions.get(text) or json_to_distribution(text)
         if not distribution._contains(value):
             raise Fault(f"sets `{name}` to {value!r}, which is outside its distribution")
@@ -203,6 +203,6 @@ class Rules:
 
 
 def _printable(text: str) -> str:
-    """Return a message about a damaged line with printable characters only, at most 160 of them."""
+    """Replace unprintable characters in a message about a damaged line, and cut the message to 160 characters."""
     text = " ".join("".join(c if c.isprintable() else "?" for c in text).split())
     return text if len(text) <= 160 else f"{text[:157]}..."

@@ -1,4 +1,4 @@
-"""In-memory state of a trial that this driver runs."""
+"""In-memory state of a trial that this driver has started or resumed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ProgressUpdate:
 
     Attributes:
         reports: Reports in the order of their steps.
-        checkpoint: Latest checkpoint, or None if it has not changed.
-        best: Checkpoint of the best step, or None if it has not changed.
-        attempts: Number of gangs that the trial was started on.
-        seconds: Wall time on gangs, summed over all attempts.
+        checkpoint: Latest checkpoint; None if there is no newer checkpoint since the last update.
+        best: Checkpoint of the best step; None if this checkpoint has not changed since the last update.
+        attempts: Number of times that the trial was started on a gang.
+        seconds: Wall time in seconds that the trial spent on gangs, summed over all attempts.
     """
 
     reports: tuple[Report, ...]
@@ -47,11 +47,11 @@ class LiveTrial:
         keys: Current key of each active dimension.
         curve: Values of the leading metric, by step.
         other_curves: (step, value) pairs of the other metrics in objectives and constraints, by metric.
-        steps: Step of the last report.
+        steps: Step of the last report; 0 before the first report.
         checkpoint, best, attempts, seconds: See `ProgressUpdate`.
         chunks: Number of progress records of the trial in the study.
         lineage: Perturbations of the trial, in order.
-        decided_rung: Last perturbation step with a decision; 0 before the first decision.
+        decided_rung: Last perturbation step at which the scheduler decided about the trial; 0 before the first decision.
         passed_rung: Last rung from which the trial continued; 0 before the first rung.
         ended: True if the trial has ended.
     """
@@ -72,8 +72,8 @@ class LiveTrial:
     def restore(cls, trial: Trial, t: FrozenTrial, folder: Path, objectives: Objectives) -> LiveTrial:
         """Restore the state of a trial from the study.
 
-        The study has the checkpoint paths of the time of recording, but the sweep's folder may have been moved. So each checkpoint is
-        looked up by name in the current folder.
+        The sweep's folder may have been moved since the checkpoint paths were recorded. So each checkpoint is looked up in the current
+        folder, by the last part of its path.
 
         Args:
             trial: The trial.
@@ -117,7 +117,7 @@ class LiveTrial:
         return value
 
     def to_json(self) -> dict[str, Any]:
-        """Return the progress of the trial as a JSON object for the study."""
+        """Return the progress of the trial, without its reports, as a JSON object for a progress record."""
         return {
             "steps": self.steps,
             "checkpoint": dataclasses.asdict(self.checkpoint) if self.checkpoint else None,

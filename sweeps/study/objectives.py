@@ -1,8 +1,8 @@
 """Compute the objective values and the feasibility of a trial from its reports and costs. Pure functions, no I/O.
 
-The leading metric decides the best step of a trial. It is the metric of the first objective that is not a cost. If all objectives are
-costs, it is the metric of the first constraint on a reported metric. The model of the best step is exported. The other metrics are read
-at the best step. Without a leading metric, the last step is used.
+The leading metric decides which step of a trial is the best step. The leading metric is the metric of the first objective that is not a
+cost. If all objectives are costs, the leading metric is the metric of the first constraint on a reported metric. If there is no leading
+metric, the last step is the best step. The model of the best step is exported. The values of the other metrics are taken from this step.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class TrialScore:
     """The score of a trial.
 
     Attributes:
-        step: The best step, or None if there is none.
-        values: One value for each objective, in their order; None for a value that is unknown or NaN.
-        metrics: Costs, and the known metrics of the objectives and constraints.
+        step: The best step; None if the trial has no report, or if all values of the leading metric are NaN.
+        values: One value for each objective, in the order of the objectives. A value that is unknown or NaN is None.
+        metrics: Costs of the trial, and the known metrics of the objectives and constraints, by name.
         feasible: True if the trial satisfies every constraint.
-        missing: First metric of the objectives and constraints that is unknown or NaN, or None.
+        missing: Name of the first reported metric in the objectives and constraints that is unknown or NaN; None if no metric is missing.
     """
 
     step: int | None
@@ -100,11 +100,11 @@ class Objectives:
         """Score a trial.
 
         Args:
-            state: State of the trial. A cost counts as an objective's value only for a complete trial.
+            state: State of the trial. If an objective is a cost, only a complete trial has a value for this objective.
             steps: Step of the last report.
             curve: (step, value) pairs of the leading metric.
-            others: (step, value) pairs of the other metrics in `asked`, by metric. If a metric has no value at the best step, its value
-                at the highest step is used.
+            others: (step, value) pairs of the other metrics in `reported_metrics`, by metric. If a metric has no value at the best step,
+                the metric's value at its highest step is used.
             cost: Costs of the trial by name; see `sweeps.core.resources.costs`.
 
         Returns:
@@ -138,7 +138,10 @@ class Objectives:
 
 
 def _at(curve: Iterable[tuple[int, float]], step: int | None) -> float | None:
-    """Return the value of a metric at a step; without one, the value at the highest step; None if the metric has no values."""
+    """Return the value of a metric at a step. If the step has no value, return the value at the highest step.
+
+    Return None if the metric has no values.
+    """
     known = dict(curve)
     if not known or step in known:
         return known.get(step) if step is not None else None

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from sweeps.core.trial import Result, State
 
-# A sweep stops if the first N trials that end have all failed, because the trials then most likely have a common problem.
+# A sweep stops if this many trials have ended first and all of them failed, because the trials then most likely share one problem.
 ABORT_AFTER_FAILURES = 5
 
 
 def should_abort(ended: Sequence[State]) -> bool:
-    """Return True if the sweep should stop because the first trials that ended have all failed.
+    """Return True if the first `ABORT_AFTER_FAILURES` trials that ended have all failed, so that the sweep should stop.
 
     Args:
         ended: Final states, in the order in which the trials ended.
@@ -36,12 +36,12 @@ def beats(a: float | None, b: float | None, minimize: bool) -> bool:
 
 
 def tier(result: Result) -> int | None:
-    """Return the tier of a trial: 0 is the best, 3 the worst. Trials are ranked by tier first and by value second.
+    """Return the tier of a trial. Tier 0 is the best and tier 3 is the worst. Trials are ranked by tier first and by value second.
 
-    Feasible trials rank before infeasible trials. Among these, complete trials rank before pruned trials.
+    The order of the tiers is: feasible and complete, feasible and pruned, infeasible and complete, infeasible and pruned.
 
     Returns:
-        The tier, or None if the trial is not ranked: a failed or running trial, or an initial point with a known result.
+        The tier. None for trials that are not ranked: failed trials, running trials, and initial points with known results.
     """
     if result.given or result.state not in (State.COMPLETE, State.PRUNED):
         return None
@@ -49,11 +49,11 @@ def tier(result: Result) -> int | None:
 
 
 def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
-    """Return True if trial `a` is better than trial `b` by tier and first objective.
+    """Return True if trial `a` is better than trial `b`. Trials are compared by tier first and by the first objective's value second.
 
     Args:
-        a: The first trial.
-        b: The second trial, or None. Any trial with a tier and a value is better than None.
+        a: Result of the first trial.
+        b: Result of the second trial, or None. Any trial with a tier and a value is better than None.
         minimize: True if smaller values are better.
     """
     first, second = _rank(a, minimize), None if b is None else _rank(b, minimize)
@@ -61,7 +61,7 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
 
 
 def _rank(result: Result, minimize: bool) -> tuple[int, float] | None:
-    """Return the tier and the value of a trial, where smaller is better; None if the trial lacks one of them."""
+    """Return the tier and the value of a trial, where smaller is better. Return None if the trial lacks a tier or a value."""
     rank = tier(result)
     if rank is None or result.value is None or math.isnan(result.value):
         return None
@@ -69,10 +69,10 @@ def _rank(result: Result, minimize: bool) -> tuple[int, float] | None:
 
 
 def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
-    """Return the number of the best trial, or None if no trial has both a tier and a value.
+    """Return the number of the best trial; None if no trial has both a tier and a value.
 
     Args:
-        results: Trial numbers and results. The lower number wins a tie.
+        results: (trial number, result) pairs. If several trials are equally good, the trial with the lowest number is the best.
         minimize: True if smaller values are better.
     """
     return next(iter(ranked(results, minimize)), None)
@@ -93,10 +93,10 @@ def dominates(a: Sequence[float], b: Sequence[float], minimize: Sequence[bool]) 
 def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> list[int]:
     """Return the numbers of the trials on the Pareto front, sorted.
 
-    Only trials with a value for every objective count. Of these trials, only those of the best tier count.
+    Only trials that have a tier and a value for every objective are considered. Among these, only trials of the best tier are considered.
 
     Args:
-        results: Trial numbers and results. NaN counts as a missing value; infinity counts as a value.
+        results: (trial number, result) pairs. NaN is treated as a missing value; infinity is treated as a value.
         minimize: One boolean for each objective: True if smaller values are better.
     """
     ranks: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
@@ -113,10 +113,10 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
 
 
 def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
-    """Return the numbers of the trials that have a tier and a value, the best first: by tier, value and number.
+    """Return the numbers of the trials that have a tier and a value, the best first. Trials are sorted by tier, then value, then number.
 
     Args:
-        results: Trial numbers and results.
+        results: (trial number, result) pairs.
         minimize: True if smaller values are better.
     """
     ranks = ((_rank(result, minimize), number) for number, result in results)
@@ -124,10 +124,10 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
 
 
 def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:
-    """Return (step, value) of the best report; (None, None) if every value is NaN. The first report wins a tie.
+    """Return (step, value) of the best report; (None, None) if every value is NaN or there are no values.
 
     Args:
-        values: (step, value) pairs.
+        values: (step, value) pairs. If several reports are equally good, the first of these is the best.
         minimize: True if smaller values are better.
     """
     step: int | None = None

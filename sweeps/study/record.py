@@ -21,25 +21,25 @@ from sweeps.study import storage
 from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations, known_total
 
-# Prefix of the attributes that hold the progress records of a trial. The number of the progress record follows, starting with 0.
+# Prefix of the attributes that hold the progress records of a trial. The number of the progress record follows; the first has number 0.
 PROGRESS_PREFIX = "told."
-# Attribute of a repeat: the number of the repeated trial. It is set when the repeat is enqueued.
+# Attribute of a repeat: the number of the repeated trial. The attribute is set when the repeat is enqueued.
 ORIGIN = "origin"
 # Attribute of a trial: the last rung from which the trial continued.
 PASSED = "passed"
-# Attribute of a trial: the rung at which the trial is paused. Its value becomes None when the trial continues.
+# Attribute of a trial: the rung at which the trial is paused. The value of the attribute becomes None when the trial continues.
 PAUSED = "paused"
-# Key of a progress record: a PBT decision, with or without a perturbation.
+# Key of a progress record that holds a PBT decision: either a perturbation, or no perturbation.
 PERTURBED = "pbt"
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """One perturbation of PBT: a trial took a donor's checkpoint and perturbed the donor's parameters.
+    """One perturbation of PBT: a trial received a copy of a donor's checkpoint and the donor's parameters, perturbed.
 
     Attributes:
         step: Step at which the trial was perturbed.
-        donor: Id of the trial that gave the checkpoint.
+        donor: Id of the trial whose checkpoint was copied.
         origin: Step of the donor's checkpoint. The trial continues from this step.
         keys: New key of each dimension.
         params, labels: New parameters and labels; see `sweeps.core.trial.Trial`.
@@ -56,13 +56,13 @@ class Perturbation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The numeric parameters under `params`, as MLflow metrics: `pbt.params.NAME` and the value."""
+        """The numeric parameters under `params` as metrics for a tracker. The metric of a parameter has the name `pbt.params.NAME`."""
         numbers = {k: v for k, v in self.labels.items() if k.startswith("params.") and isinstance(v, (int, float))}
         return {f"pbt.{name}": float(v) for name, v in numbers.items() if not isinstance(v, bool)}
 
     @property
     def options(self) -> dict[str, Any]:
-        """The parameters under `params` that are not numbers and so cannot be metrics, without the prefix `params.`."""
+        """Values of the parameters under `params` that are not numbers and so cannot be metrics, by name without the prefix `params.`."""
         return {k.removeprefix("params."): v for k, v in self.labels.items() if k.startswith("params.") and f"pbt.{k}" not in self.metrics}
 
     def __str__(self) -> str:
@@ -76,20 +76,21 @@ class TrialRecord:
 
     Attributes:
         number, id, seed: See `sweeps.core.trial.Trial`.
-        result: Result of the trial. The state is RUNNING if the trial runs or was interrupted.
-        preprocessor: Short text for the preprocessor; see `sweeps.core.trial.Trial.chain`.
-        scaling: `num_workers` and `resources_per_worker`.
+        result: Result of the trial. The state is RUNNING if the trial is running, is paused or was interrupted.
+        preprocessor: Short text that describes the preprocessor; see `sweeps.core.trial.Trial.chain`.
+        scaling: The values `num_workers` and `resources_per_worker`.
         params: Current parameters of the training loop.
         labels: Name and short value of each active dimension.
         curve: (step, value) pairs of the leading metric.
-        attempts: Number of gangs that the trial was started on.
-        reason: Reason why the trial was stopped, or None.
-        began, ended: Local start and end time; None if the study has no such time.
+        attempts: Number of times that the trial was started on a gang.
+        reason: Reason why the trial was stopped; None if it was not stopped.
+        began, ended: Start and end of the trial in local time; None if the study does not have this time.
         keys: Current key of each dimension; see `sweeps.space.Dimension.value`.
         bracket: Bracket of the trial; None if the scheduler has a single bracket.
         origin: Number of the trial that this trial repeats; None for the first trial of a configuration.
-        lineage: Perturbations of the trial, in order. `params`, `labels` and `keys` are the ones after the last perturbation.
-        data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these is sampled.
+        lineage: Perturbations of the trial, in order. The attributes `params`, `labels` and `keys` have the values after the last
+            perturbation.
+        data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these keys is sampled.
     """
 
     number: int
@@ -112,7 +113,7 @@ class TrialRecord:
     data: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `show --json` prints for a trial."""
+        """Return the JSON object that `sweeps show --json` prints for the trial."""
         r = self.result
         shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
         shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
@@ -159,7 +160,7 @@ class Record:
 
     @property
     def ran(self) -> tuple[TrialRecord, ...]:
-        """The trials without the initial points with known results, which are never run."""
+        """The trials that were run: all trials except initial points with known results."""
         return tuple(t for t in self.trials if not t.result.given)
 
     @property
@@ -191,9 +192,9 @@ class Record:
 
 
 def start_attributes(trial: Trial) -> dict[str, Any]:
-    """Return the `begun` attribute of a trial, which is recorded when the trial starts.
+    """Return the value of the `begun` attribute, which is recorded when a trial starts.
 
-    The attribute holds the whole configuration, so the study can be read without the space file.
+    The attribute contains the trial's whole configuration, so the study can be read without the space file.
 
     Args:
         trial: The trial.
@@ -215,10 +216,11 @@ def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]
 
     Args:
         reports: The reports.
-        metric: Name of the leading metric, or None.
+        metric: Name of the leading metric; None if there is no leading metric.
 
     Returns:
-        Rows of step, time, value of the leading metric (NaN if `metric` is None), and a mapping of the other metrics.
+        One row [step, time, value, others] for each report. `value` is the value of the leading metric, or NaN if `metric` is None.
+        `others` maps the names of the other metrics to their values.
     """
     return [
         [r.step, r.time, math.nan if metric is None else r.metrics[metric], {k: v for k, v in r.metrics.items() if k != metric}]
@@ -227,32 +229,32 @@ def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]
 
 
 def progress_records(t: FrozenTrial) -> list[dict[str, Any]]:
-    """Return the progress records of a trial, in order; see `sweeps.study.study_store`."""
+    """Return the progress records of a trial, in the order of their numbers; see `sweeps.study.study_store`."""
     records = [(int(key.removeprefix(PROGRESS_PREFIX)), value) for key, value in t.user_attrs.items() if key.startswith(PROGRESS_PREFIX)]
     return [value for _, value in sorted(records, key=lambda f: f[0])]
 
 
 def latest_progress(t: FrozenTrial) -> dict[str, Any]:
-    """Return the latest progress record of a trial; empty before the first."""
+    """Return the latest progress record of a trial; {} if the trial has no progress record yet."""
     chunks = progress_records(t)
     return chunks[-1] if chunks else {}
 
 
 def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
-    """Return the reports of a trial, in the order of recording. Reports of a donor are not included.
+    """Return the reports that a trial itself made, in the order of recording. Reports of a donor are not included.
 
     Args:
         t: The trial as Optuna recorded it.
-        metric: Name of the leading metric, or None.
+        metric: Name of the leading metric; None if there is no leading metric.
     """
     rows = [row for chunk in progress_records(t) for row in chunk["reports"]]
     return tuple(Report(step, rest if metric is None else {metric: value, **rest}, at) for step, at, value, rest in rows)
 
 
 def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
-    """Return the (step, value) pairs of metrics other than the leading one, by name.
+    """Return the (step, value) pairs of some metrics other than the leading metric, by name.
 
-    A perturbation replaces the pairs by the donor's pairs, as in `curve_of`.
+    Pairs from before a perturbation are replaced by the donor's pairs, as in `curve_of`.
 
     Args:
         t: The trial as Optuna recorded it.
@@ -274,14 +276,15 @@ def is_given(t: FrozenTrial) -> bool:
 
 
 def origin_of(t: FrozenTrial) -> int | None:
-    """Return the number of the trial that a trial repeats; None for the first trial of a configuration."""
+    """Return the number of the trial that `t` repeats; None if `t` is the first trial of a configuration."""
     return t.user_attrs.get(ORIGIN)
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
     """Return the (step, value) pairs of the leading metric.
 
-    After a perturbation, the model is a copy of the donor's model. So the pairs before the perturbation are the donor's pairs too.
+    A perturbation makes the trial's model a copy of the donor's model. So the pairs from before a perturbation are replaced by the donor's
+    pairs.
     """
     curve: list[tuple[int, float]] = []
     for chunk in progress_records(t):
@@ -292,26 +295,26 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
 
 
 def decided_of(t: FrozenTrial) -> int:
-    """Return the last perturbation step with a recorded decision; 0 if there is none."""
+    """Return the last perturbation step for which a decision about the trial is recorded; 0 if no decision is recorded."""
     return max((chunk[PERTURBED]["step"] for chunk in progress_records(t) if PERTURBED in chunk), default=0)
 
 
 def passed_of(t: FrozenTrial) -> int:
-    """Return the last rung from which a trial continued; 0 if there is none."""
+    """Return the last rung from which a trial continued; 0 if the trial has not continued from a rung."""
     return int(
         t.user_attrs.get(PASSED, latest_progress(t).get(PASSED, 0))
     )  # studies from before 2026-11-22 have the rung in a progress record
 
 
 def paused_at(t: FrozenTrial) -> int | None:
-    """Return the rung at which a trial is paused, or None."""
+    """Return the rung at which a trial is paused; None if the trial is not paused."""
     return t.user_attrs.get(PAUSED)
 
 
 def reported_values(t: FrozenTrial) -> dict[int, float]:
     """Return the values of the leading metric that the trial itself reported, by step.
 
-    In contrast, `curve_of` has the donor's values for the steps before a perturbation.
+    In contrast, `curve_of` returns the donor's values for the steps before a perturbation.
     """
     values = {int(step): float(value) for chunk in progress_records(t) for step, _, value, _ in chunk["reports"]}
     return dict(sorted((values | t.intermediate_values).items()))
@@ -330,12 +333,12 @@ def keys_of(t: FrozenTrial) -> dict[str, Any]:
 
 
 def lineage_text(lineage: Iterable[Perturbation]) -> str:
-    """Return the perturbations of a trial as text; see `sweeps.core.trial.Trial.lineage`."""
+    """Format the perturbations of a trial as text, as in `sweeps.core.trial.Trial.lineage`."""
     return ", ".join(map(str, lineage))
 
 
 def checkpoint_names(t: FrozenTrial) -> tuple[str | None, str | None]:
-    """Return the folder names of the best and the latest recorded checkpoint of a trial. A name is None if there is no such checkpoint."""
+    """Return the folder names of the best and of the latest recorded checkpoint of a trial. If one is missing, its name is None."""
     checkpoints = [latest_progress(t).get(name) for name in ("best", "checkpoint")]
     best, latest = (Path(checkpoint["path"]).name if checkpoint else None for checkpoint in checkpoints)
     return best, latest
@@ -381,7 +384,7 @@ def read(folder: Path) -> Record | None:
         folder: The sweep's folder.
 
     Returns:
-        The study, or None if no driver has recorded its objectives yet.
+        The content of the study. None if there is no study yet, or if no driver has recorded the study's objectives yet.
 
     Raises:
         DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.

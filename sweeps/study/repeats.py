@@ -1,8 +1,8 @@
 """Score configurations that are trained several times with different seeds. Pure functions, no I/O.
 
-The scheduler may stop the first trial of a configuration. If the first trial completes, the repeats of the configuration start, and the
-scheduler never stops a repeat. The values of all its trials are aggregated to the value of the configuration. Without repeats, each trial
-is a configuration of its own.
+The scheduler may stop the first trial of a configuration. If the first trial completes, the repeats of the configuration start. The
+scheduler never stops a repeat. The value of a configuration is the aggregate of the values of its trials. If repeats are off, each trial is
+a configuration of its own.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
 def merged(results: Sequence[Result], repeats: Repeats) -> Result:
     """Return the result of a configuration.
 
-    A configuration is COMPLETE if all its trials are COMPLETE. If only some are COMPLETE, the configuration is PRUNED, and the values of
-    the COMPLETE trials are aggregated. The configuration is feasible if all aggregated trials are feasible.
+    A configuration is COMPLETE if all its trials are COMPLETE. If only some trials are COMPLETE, the configuration is PRUNED, and only the
+    values of the COMPLETE trials are aggregated. The configuration is feasible if all aggregated trials are feasible.
 
     Args:
-        results: Results of the trials of the configuration, the first trial first; at least one.
+        results: Results of the configuration's trials, at least one. The first trial comes first.
         repeats: Number of trials of a configuration, and the aggregate of their values.
 
     Returns:
-        The aggregated result. It is the first trial's own result if repeats are off, if the first trial runs, or if no trial has ended
-        COMPLETE or PRUNED.
+        The aggregated result. The first trial's own result is returned in three cases: repeats are off, the first trial is running, or no
+        trial has ended COMPLETE or PRUNED.
     """
     if repeats.count == 1:
         return results[0]
@@ -55,10 +55,10 @@ def _aggregate(values: Sequence[float | None], repeats: Repeats) -> float | None
 def settled(results: Sequence[Result], repeats: Repeats) -> bool:
     """Return True if all trials of a configuration have ended, so that the result of the configuration is final.
 
-    A first trial that is pruned or failed has no repeats.
+    If the first trial is pruned or failed, the configuration has no repeats.
 
     Args:
-        results: Results of the ended trials of the configuration, the first trial first; at least one.
+        results: Results of the configuration's ended trials, at least one. The first trial comes first.
         repeats: Number of trials of a configuration.
     """
     return results[0].state is not State.RUNNING and (results[0].state is not State.COMPLETE or len(results) == repeats.count)
@@ -67,11 +67,11 @@ def settled(results: Sequence[Result], repeats: Repeats) -> bool:
 def known_total(max_trials: int, complete: int, incomplete: int, repeats: Repeats, scheduler_stops: bool) -> int:
     """Return the expected number of trials of a sweep, including repeats.
 
-    If the scheduler may stop trials, only the repeats of complete first trials are counted. Otherwise all first trials that are not
-    pruned or failed are expected to complete.
+    If the scheduler may stop trials, only the repeats of first trials that are already complete are counted. Otherwise, all first trials
+    are expected to complete and to be repeated, except first trials that are already pruned or failed.
 
     Args:
-        max_trials: `limits.max_trials`, which counts configurations.
+        max_trials: Value of `limits.max_trials`. This limit is a number of configurations.
         complete: Number of complete first trials. Each of these is repeated.
         incomplete: Number of pruned or failed first trials. These are not repeated.
         repeats: Number of trials of a configuration.
@@ -85,7 +85,7 @@ class Configurations:
     """Trials of a sweep, grouped by configuration.
 
     Attributes:
-        trials: (trial number, result) pairs of each configuration, in the order of the numbers. The key is the number of the first trial.
+        trials: (trial number, result) pairs of each configuration, sorted by trial number. The key is the number of the first trial.
         repeats: Number of trials of a configuration, and the aggregate of their values.
     """
 
@@ -97,7 +97,8 @@ class Configurations:
         """Group trials by configuration.
 
         Args:
-            trials: (trial number, number of the repeated trial or None, result) in any order.
+            trials: (trial number, number of the repeated trial, result) of each trial, in any order. The number of the repeated trial is
+                None for the first trial of a configuration.
             repeats: Number of trials of a configuration, and the aggregate of their values.
         """
         groups: dict[int, list[tuple[int, Result]]] = {}
@@ -116,7 +117,7 @@ class Configurations:
             goals: One boolean for each objective: True if smaller values are better.
 
         Returns:
-            The number, or None if no configuration has a value or if there are several objectives.
+            The number; None if no configuration has a value, or if there are several objectives.
         """
         first = ranking.winner(self.results().items(), goals[0]) if len(goals) == 1 else None
         if first is None:
@@ -125,7 +126,7 @@ class Configurations:
         return first if best is None else best
 
     def front(self, goals: Sequence[bool]) -> list[int]:
-        """Return the first trials of the configurations on the Pareto front; [] for a single objective.
+        """Return the numbers of the first trials of the configurations on the Pareto front; [] for a single objective.
 
         Args:
             goals: One boolean for each objective: True if smaller values are better.

@@ -1,6 +1,6 @@
 """Open the storage of a sweep's study: the journal in the sweep's folder, or a PostgreSQL database.
 
-For a database, the sweep's folder keeps the URL without the password.
+If the study is in a database, the sweep's folder stores the URL of the database without the secrets.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sweeps.core.result import contradiction, read_result
 from sweeps.core.secrets import masked, secrets_in, without_password
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
-# SQLAlchemy driver for both schemes below. SQLAlchemy's default driver for `postgresql` has changed between versions, so it is explicit.
+# SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for `postgresql` differs between versions.
 DRIVER = "postgresql+psycopg2"
 # Settings of libpq that detect a dead connection. A setting in the URL has priority.
 PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 SCHEMES = ("postgresql", DRIVER)
-# Environment variables of libpq for the secrets in a URL, which the sweep's folder does not keep.
+# Environment variables of libpq for the secrets in a URL. The sweep's folder does not store these secrets.
 VARIABLES = {"password": "PGPASSWORD", "options": "PGOPTIONS"}
 # Full URLs given to this process, by the URL without secrets. Other processes get the secrets from `VARIABLES` or ~/.pgpass.
 _whole: dict[str, str] = {}
@@ -39,7 +39,7 @@ def check(url: str) -> None:
         url: Value of `--storage`.
 
     Raises:
-        InputError: The URL has another form, or the driver is not installed.
+        InputError: The URL does not have the form `postgresql://USER@HOST/DATABASE`, or the driver is not installed.
     """
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in SCHEMES:
@@ -49,17 +49,17 @@ def check(url: str) -> None:
 
 
 def new_settings(url: str, sweep: str) -> dict[str, str]:
-    """Return the storage settings for the folder of a new sweep. The secrets stay in this process; see `remember`.
+    """Return the storage settings to write into the folder of a new sweep. The secrets stay in the memory of this process; see `remember`.
 
     Args:
         url: Value of `--storage`.
         sweep: Name of the sweep.
 
     Returns:
-        `storage`, the URL without secrets, and `study`, a unique name for the study.
+        A mapping with the keys `storage` (the URL without secrets) and `study` (a unique name for the study).
 
     Raises:
-        InputError: The URL has another form, or the driver is not installed.
+        InputError: The URL does not have the form `postgresql://USER@HOST/DATABASE`, or the driver is not installed.
     """
     check(url)
     return {"storage": remember(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
@@ -80,13 +80,13 @@ def remember(url: str) -> str:
 
 
 def place_of(folder: Path) -> tuple[str, str] | None:
-    """Return the database URL and the name of a sweep's study.
+    """Return the URL of the database that holds a sweep's study, and the name of the study.
 
     Args:
         folder: The sweep's folder.
 
     Returns:
-        (URL, study name). The URL includes the secrets if this process knows them. None if the study is a journal in the folder.
+        (URL, study name). The URL includes the secrets if this process knows them. None if the study is a journal file in the folder.
 
     Raises:
         InputError: The folder's settings have the wrong types.
@@ -102,13 +102,13 @@ def place_of(folder: Path) -> tuple[str, str] | None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment variables that give the secrets of the database URL to another process.
+    """Return the environment variables with which another process gets the secrets of the database URL.
 
     Args:
         folder: The sweep's folder.
 
     Returns:
-        libpq's variables (see `VARIABLES`); {} for a journal.
+        Values of libpq's variables (see `VARIABLES`), by name; {} if the study is a journal.
     """
     place = place_of(folder)
     if place is None:
@@ -123,8 +123,9 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
         folder: The sweep's folder.
 
     Returns:
-        (storage, study name, sync). The storage is Optuna's. The study name is None if a journal has no study yet. The function `sync`
-        flushes a journal to the disk. Before `sync`, records survive the death of a process, but not a crash of the machine.
+        (storage, study name, sync). `storage` is an Optuna storage. The study name is None if a journal contains no study yet. `sync` is a
+        function that flushes the journal to the disk. Records written since the last `sync` survive the death of the process, but not a
+        crash of the machine. For a database, `sync` does nothing.
 
     Raises:
         DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
@@ -144,7 +145,8 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
         raise InputError(Problem(str(path), "is a symbolic link; a journal must be a file in the sweep's folder"))
     journal = Journal(path)
     opened = journal.storage()
-    studies = opened.get_all_studies()  # a space file without `name` is named by its path, which a copied folder does not keep
+    # The study's name is read from the journal: a space without `name` is named by its path, and the path changes if the folder is copied.
+    studies = opened.get_all_studies()
     check_trial_count(folder, lambda: [t for study in studies[:1] for t in _trials(opened, study)])
     return opened, studies[0].study_name if studies else None, journal.sync
 
@@ -169,14 +171,14 @@ def journal_in(folder: Path) -> Path:
 
 
 def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> None:
-    """Check that a study has at least the ended trials that the sweep's result names. Without a result, there is nothing to check.
+    """Check that a study includes the ended trials that the sweep's result counts and names. If there is no result, do nothing.
 
     Args:
         folder: The sweep's folder.
-        trials: Returns the study's trials as Optuna's frozen trials. It is called only if there is a result.
+        trials: Function that returns the study's trials as Optuna's frozen trials. It is called only if there is a result.
 
     Raises:
-        DamagedStudy: Trials are missing in the study.
+        DamagedStudy: The study lacks trials that the result includes.
     """
     result = read_result(folder)
     if result is None:
@@ -217,13 +219,13 @@ def connect(url: str) -> Any:
 
 
 def outage(error: BaseException) -> str | None:
-    """Return why the study cannot be written, as one line of text.
+    """Return the reason why the study cannot be written, as one line of text.
 
     Args:
-        error: An exception. Its causes are examined too.
+        error: An exception. The exceptions that caused it are examined too.
 
     Returns:
-        The reason if the error comes from the disk or the database; None for any other error.
+        The reason if the disk or the database caused the exception; None for any other exception.
     """
     from sqlalchemy.exc import SQLAlchemyError
 

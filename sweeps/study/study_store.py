@@ -1,8 +1,8 @@
-"""Write and read the study of a sweep, the single source of truth for what happened in the sweep.
+"""Write and read the study of a sweep. The study is the only complete record of the sweep's trials.
 
-Optuna's intermediate values hold the values that trials reported at rungs. The user attributes of a trial hold everything else that export
-and resume need. The driver writes `begun` once, before the trial starts. It writes a progress record (`told.0`, `told.1`, ...) with each
-batch of new reports.
+Values that trials reported at rungs are stored as Optuna's intermediate values. Everything else that export and resume need is stored in
+the user attributes of a trial. The driver writes the attribute `begun` once, before the trial starts. For each batch of new reports, the
+driver writes a progress record (`told.0`, `told.1`, ...).
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ class StudyStore:
     Args:
         folder: Folder of the sweep.
         space: The search space.
-        rungs: Steps whose values are recorded as Optuna's intermediate values. Needed only to record reports.
+        rungs: Steps whose values are recorded as Optuna's intermediate values. This argument is needed only to record reports.
 
     Attributes:
         folder, space: The arguments.
         study: The Optuna study.
         objectives: Objectives and constraints of the sweep.
         minimize: True if smaller values of the leading metric are better.
-        clock: Returns the wall time of the sweep in seconds, summed over all its drivers. Every progress record has this time.
-        spent: Latest time of the clock in the study.
-        sync: Flushes all records to the disk.
+        clock: Function that returns the wall time of the sweep in seconds, summed over all its drivers. Every progress record stores this
+            time.
+        spent: Latest wall time that the study's progress records store.
+        sync: Function that flushes all records to the disk.
 
     Raises:
         DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
@@ -91,7 +92,7 @@ class StudyStore:
     # Write
 
     def record_comparisons(self, compares: bool) -> None:
-        """Record a flag: True if the scheduler compares trials before they end, and so may stop them."""
+        """Record whether the scheduler compares trials before they end. If True, trials may be stopped early."""
         self.study.set_user_attr("stops", compares)
 
     def add_given_points(self) -> None:
@@ -118,8 +119,8 @@ class StudyStore:
         """Record the start of a trial.
 
         Args:
-            trial_to_start: The Optuna trial.
-            trial: The trial.
+            trial_to_start: The trial in the Optuna study.
+            trial: The same trial, as `trial_building.build_trial` built it.
             bracket: Bracket of the trial; None if the scheduler has a single bracket.
         """
         trial_to_start.set_user_attr("begun", record.start_attributes(trial) | ({} if bracket is None else {"bracket": bracket}))
@@ -134,7 +135,7 @@ class StudyStore:
             progress: The progress since the last call.
 
         Returns:
-            The reports that were not recorded yet.
+            The reports that this call recorded.
         """
         live = self._live[number]
         new = tuple(r for r in progress.reports if r.step > live.steps)
@@ -142,7 +143,7 @@ class StudyStore:
             value = live.add_report(report, self.objectives)
             if report.step in self._rungs and live.trial.origin is None:
                 with warnings.catch_warnings():
-                    # Optuna already has the value if an earlier driver died before the progress record below was written.
+                    # If an earlier driver died before it wrote the progress record below, Optuna already has the value and warns.
                     warnings.simplefilter("ignore")
                     self._open[number].report(value, report.step)
         live.checkpoint, live.best = progress.checkpoint or live.checkpoint, progress.best or live.best
@@ -152,7 +153,7 @@ class StudyStore:
         return new
 
     def _record_progress(self, number: int, new: tuple[Report, ...], **more: Any) -> None:
-        """Write a progress record of a trial with its new reports and additional keys."""
+        """Write a progress record of a trial, with its new reports `new` and the additional keys `more`."""
         live = self._live[number]
         rows = record.report_rows(new, self.objectives.metric)
         chunk = {"reports": rows, **live.to_json(), "at": round(self.clock(), 2), **more}
@@ -162,7 +163,7 @@ class StudyStore:
     def record_passed(self, number: int, rung: int) -> None:
         """Record that a trial continues from a rung.
 
-        If the trial is lost later and reaches the rung again, it continues without a new decision.
+        If a later failure makes the trial restart from an earlier checkpoint, it continues from this rung without a new decision.
 
         Args:
             number: Number of the trial.
@@ -172,11 +173,11 @@ class StudyStore:
         self._open[number].set_user_attr(record.PASSED, rung)
 
     def record_pause(self, number: int, rung: int | None) -> None:
-        """Record that a trial is paused at a rung.
+        """Record that a trial is paused at a rung, or that a paused trial continues.
 
         Args:
             number: Number of the trial.
-            rung: The rung, or None to record that the trial continues.
+            rung: The rung at which the trial is paused; None to record that the trial continues.
         """
         self._open[number].set_user_attr(record.PAUSED, rung)
 
@@ -191,10 +192,10 @@ class StudyStore:
         self._record_progress(number, (), **{record.PERTURBED: {"step": rung}})
 
     def record_perturbation(self, number: int, perturbation: Perturbation) -> None:
-        """Record a perturbation, together with the curves that the trial has taken over from its donor.
+        """Record a perturbation, together with the curves that the trial copied from its donor.
 
         Args:
-            number: Number of the trial. `sweeps.search.exploit.exploit_donor` must have updated the live trial before.
+            number: Number of the trial. Call `sweeps.search.exploit.exploit_donor` first, which updates the live trial.
             perturbation: The perturbation.
         """
         live = self._live[number]
@@ -208,11 +209,11 @@ class StudyStore:
 
         Args:
             number: Number of the trial.
-            state: Final state. RUNNING records the latest progress, and the trial can be resumed. A COMPLETE trial becomes FAIL if a
-                metric of an objective or a constraint is missing.
-            error: Traceback of a failed trial.
-            reason: Reason why the trial was stopped.
-            final: Metrics of the finished model, recorded only for a COMPLETE trial.
+            state: Final state. With RUNNING, only the latest progress is recorded, and the trial can be resumed. COMPLETE is changed to
+                FAIL if a metric of an objective or a constraint is missing.
+            error: Traceback of a failed trial; None for other trials.
+            reason: Reason why the trial was stopped; None if it was not stopped.
+            final: Metrics of the finished model. They are recorded only for a COMPLETE trial.
 
         Returns:
             The result of the trial, with the state that was recorded.
@@ -244,7 +245,7 @@ class StudyStore:
         return record.result_of(self.frozen(number), self.objectives)
 
     def _missing_metric(self, live: LiveTrial, metric: str) -> str:
-        """Return the error message for a trial that ended without a value of a metric."""
+        """Return the error message for a trial that ended without a valid value of a required metric."""
         kind = "objective's" if metric in {o.metric for o in self.space.objectives} else "constraint's"
         if not live.curve or (metric != self.objectives.metric and metric not in live.other_curves):
             return f"the loop ended without reporting the {kind} metric `{metric}`"
@@ -255,7 +256,7 @@ class StudyStore:
     # Read
 
     def trials(self) -> list[FrozenTrial]:
-        """Return Optuna's frozen trials. They are not copies, so do not change them."""
+        """Return all trials of the study as Optuna's frozen trials. The frozen trials are not copies, so do not change them."""
         return self.study.get_trials(deepcopy=False)
 
     def frozen(self, number: int) -> FrozenTrial:
@@ -289,7 +290,7 @@ class StudyStore:
     def checkpoints(self) -> dict[str, set[str]]:
         """Return the names of the checkpoints to keep for each ended trial, by trial id.
 
-        These are the best and the latest recorded checkpoint, and further recent ones if `checkpoints.per_trial` asks for them.
+        These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is above 2, further new checkpoints are kept.
         """
         ended = (t for t in self.trials() if t.state.is_finished() and "begun" in t.user_attrs)
         names = ((t.user_attrs["begun"]["id"], record.checkpoint_names(t), self._latest_names(t)) for t in ended)
@@ -304,7 +305,10 @@ class StudyStore:
         return set(newest_checkpoints((p.name for p in folder.glob("checkpoint_*")), Path(latest["path"]).name, count))
 
     def latest(self, number: int) -> Checkpoint | None:
-        """Return the latest recorded checkpoint of a trial, or None. The checkpoint of the best step is in the trial's result."""
+        """Return the latest recorded checkpoint of a trial; None if no checkpoint is recorded.
+
+        The trial's result, in contrast, has the checkpoint of the best step.
+        """
         latest = record.latest_progress(self.trials()[number]).get("checkpoint")
         return Checkpoint(**latest) if latest else None
 
@@ -312,13 +316,13 @@ class StudyStore:
         """Return the recorded checkpoints of each trial.
 
         Returns:
-            (name of the best checkpoint, name of the latest checkpoint), by trial number. A name is None if there is no such checkpoint.
+            (name of the best checkpoint, name of the latest checkpoint), by trial number. A name is None if the trial lacks the checkpoint.
         """
         return {t.number: record.checkpoint_names(t) for t in self.trials()}
 
     @property
     def data(self) -> str | None:
-        """Fingerprint of the data at the start of the sweep; None if the data has not been read yet."""
+        """Fingerprint of the data when it was first read for the sweep; None if the data has not been read yet."""
         return self.study.user_attrs.get("data")
 
     def record_data(self, fingerprint: str) -> None:
@@ -327,7 +331,7 @@ class StudyStore:
             self.study.set_user_attr("data", fingerprint)
 
     def ended_at(self, number: int) -> float:
-        """Return the end time of a trial, in seconds since the epoch; the current time if the trial has not ended."""
+        """Return the end time of a trial in seconds since the epoch. If the trial has not ended, return the current time."""
         ended = self.frozen(number).datetime_complete
         return ended.timestamp() if ended else time.time()
 
@@ -347,8 +351,8 @@ class StudyStore:
     def ranked(self) -> list[int]:
         """Return the numbers of the best trials, the best first.
 
-        The trials of the Pareto front come first. The other trials follow, ordered by the first objective. Trials outside the front are
-        included only if they have the tier of the best trial (see `ranking.tier`).
+        With several objectives, the trials of the Pareto front come first. All other trials with the tier of the best trial follow, ordered
+        by the first objective (see `ranking.tier`).
         """
         front, results = self.front(), self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])

@@ -39,7 +39,7 @@ def build_trial(space: Space, number: int, choose: Callable[[Any], Any], origin:
     Args:
         space: The search space.
         number: Number of the trial.
-        choose: Returns the key of a dimension; see `sweeps.space.Space.fill`.
+        choose: Function that returns the key of a dimension; see `sweeps.space.Space.fill`.
         origin: Number of the repeated trial; None for a new configuration.
     """
     values = {}
@@ -64,12 +64,12 @@ def build_trial(space: Space, number: int, choose: Callable[[Any], Any], origin:
 
 
 def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial:
-    """Build a recorded trial again.
+    """Build the `Trial` of a trial that is recorded in the study.
 
     Args:
         space: The search space.
         t: The trial as Optuna recorded it.
-        initial: Use the parameters from before the first perturbation, instead of the current ones.
+        initial: True to use the parameters from before the first perturbation; False to use the current parameters.
     """
     keys = t.params if initial else record.keys_of(t)
     trial = build_trial(space, t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
@@ -78,12 +78,12 @@ def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial
 
 @dataclasses.dataclass(frozen=True)
 class RecordedTrials:
-    """Picklable reader of a sweep's trials, so that another process can call it.
+    """Reader of a sweep's recorded trials. The reader can be pickled, so that another process can call it.
 
     Attributes:
         folder: The sweep's folder.
         space: The search space.
-        url: URL of the study's database, with the password; None for a journal.
+        url: URL of the study's database, including the password; None if the study is a journal.
     """
 
     folder: Path
@@ -93,13 +93,15 @@ class RecordedTrials:
     def __call__(self, skip: Container[int] = ()) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
         """Yield the started trials with their reports and results.
 
-        Under PBT, a trial has its initial parameters. Each perturbation is one of its reports; see `Perturbation.metrics`.
+        If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each perturbation is yielded as one of the trial's
+        reports; see `Perturbation.metrics`.
 
         Args:
             skip: Numbers of the trials to skip.
 
         Yields:
-            (trial, start time, reports, result, end time). Times are in seconds since the epoch. A missing time is the current time.
+            (trial, start time, reports, result, end time). Times are in seconds since the epoch. If the study does not have a time, the
+            current time is used.
         """
         if self.url is not None:
             storage.remember(self.url)
