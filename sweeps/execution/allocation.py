@@ -54,7 +54,7 @@ class Request:
         need: Resources that the fit needs, or that all workers of the trial need together.
         shape: Shape of the trial; None for a fit.
         key: Key of the trial's prepared data. Workers that cache this data are preferred. None to prefer no worker.
-        tasks: Whether the fit runs Ray tasks. Ray gives no task a CPU that an idle worker holds.
+        tasks: Whether the fit runs Ray tasks. Ray cannot give a task a CPU that an idle worker holds.
         again: Whether the trial was started before. Such trials are served before trials that have not started.
     """
 
@@ -118,8 +118,8 @@ class Cluster:
         nodes: Resources of each node, by node id.
         workers: All workers that hold resources.
         grants: Node id and resources of each running fit.
-        parked: Number of CPUs that workers may hold in addition to the CPUs of the only node. Busy workers and fits together still use at
-            most the CPUs of the node. None if Ray was told the real number of CPUs.
+        parked: Number of CPUs that workers may hold in addition to the machine's CPUs, for a cluster of one node. Busy workers and fits
+            together still use at most the machine's CPUs. None if Ray was told the real number of CPUs.
     """
 
     nodes: Mapping[str, Resources]
@@ -129,7 +129,7 @@ class Cluster:
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
-    """Return the index at which a request enters the queue. A request with `again` comes before all without it."""
+    """Return the index at which a request enters the queue. A request with `again` enters before the first one without it."""
     return next((i for i, other in enumerate(queue) if not other.again), len(queue)) if request.again else len(queue)
 
 
@@ -144,7 +144,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     1. The fewest workers must start.
     2. The most workers cache the trial's data.
     3. The idle workers are a whole existing gang.
-    4. The node has the least room. Room for large gangs then stays on one node.
+    4. The node has the least room. Large gangs then find room on other nodes.
 
     Args:
         cluster: State of the cluster.

@@ -50,7 +50,7 @@ def config_of(backend: str) -> Any:
 
 
 class WorkerGroup(BaseWorkerGroup):
-    """Worker group through which a backend of Ray Train calls functions in the workers of a gang. The backend runs in rank 0.
+    """Worker group through which a backend of Ray Train calls functions in the workers of a gang. It runs on rank 0.
 
     Args:
         workers: Handles of the workers in the order of their ranks.
@@ -86,7 +86,7 @@ class WorkerGroup(BaseWorkerGroup):
 
 
 class OwnProcess(WorkerGroup):
-    """Worker group of a gang of one. It calls functions directly, because the worker's main thread, which runs the backend, is busy.
+    """Worker group of a gang of one. It calls functions directly, because the backend blocks the worker's main thread.
 
     Args:
         resources: Name and amount of each resource of the worker.

@@ -1,4 +1,4 @@
-"""Find and kill the processes that a training loop has started, when its trial ends. This includes processes that made a new session."""
+"""At the end of a trial, find and kill the processes that its loop has started, even if they have started a session of their own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HELPERS = ("resource_tracker", "multiprocessing.forkserver", "joblib.externals.l
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return the processes of this user whose environment has this mark, or a mark inside it.
+    """Return the processes of this user whose mark is equal to `mark`, or starts with `mark` and a slash.
 
     Args:
-        mark: For example a trial's folder, which finds the processes of all ranks.
+        mark: The mark. For example, a trial's folder finds the processes of all its ranks.
     """
     wanted, found = f"{MARK}={mark}".encode(), []
     for pid in psutil.pids():

@@ -44,9 +44,9 @@ MONITOR = "RAY_memory_monitor_refresh_ms"  # Ray's memory monitor. `sweeps.execu
 SPARE_CPUS = 1
 # Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy machine may need the second one.
 START_WITHIN = (30, 120)
-# Number of idle processes that Ray keeps beyond its CPUs. Without them, each fit of a preprocessing chain would start new processes.
+# Ray keeps this many idle processes more than it has CPUs. Without them, each fit of a preprocessing chain would start new processes.
 IDLE_PROCESSES = 8
-# Ray's default for its workers is 15. MLflow's process, at 19, would then take a third of a core that it shares with a worker.
+# Niceness of Ray's workers. With Ray's default of 15, MLflow's process at 19 would get a third of a core that it shares with a worker.
 NICENESS = 0
 LOOK_EVERY = 1.0
 END_WITHIN = 10.0
@@ -557,7 +557,7 @@ def prepare_authentication(address: str) -> None:
             _read_again()
             return
         if answer != NEEDS_TOKEN:
-            return  # The later connection reports the problem.
+            return  # `join` reports the problem later.
     kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
     token = "the one in RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"the one in {kept}"
     has = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).expanduser().exists()

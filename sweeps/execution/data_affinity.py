@@ -1,6 +1,6 @@
 """Decide which data of earlier trials a worker keeps cached. The functions are pure.
 
-The pool decides for all ranks of a gang together. If one rank rebuilt a matrix that another rank reused, the collectives of XGBoost failed.
+The pool decides for all ranks of a gang together. If one rank rebuilt a matrix that another rank reused, XGBoost would fail.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Fits:
         """Return whether the data actor's process has died, and with it all data that it had prepared.
 
         Args:
-            within: Seconds to wait for a process that may be dying. A living process takes all of this time.
+            within: Longest time to wait for the process to die, in seconds. If the process stays alive, the call takes this long.
         """
         await self._known.wait()
         pid, give_up = await self._pid, time.monotonic() + within

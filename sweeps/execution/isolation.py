@@ -33,7 +33,7 @@ MEMORY_GROWTH = 1 << 30
 DESCRIPTOR_GROWTH = 256
 THREAD_GROWTH = 128
 
-# Public functions and classes of these modules are restored if a loop has replaced them. Names that were not callable before stay.
+# Public functions and classes of these modules are restored if a loop has replaced them. Names with other values are not restored.
 PATCHED = (
     *("json", "logging", "math", "os", "os.path", "pickle", "random", "shutil", "signal", "socket", "subprocess", "sys", "threading"),
     *("time", "warnings", "numpy", "torch"),
@@ -51,8 +51,8 @@ class Knob:
         module: Name of the module. The setting is ignored while the module is not imported.
         get: Returns the setting, given the module.
         put: Changes the setting, given the module and the value.
-        fresh: Value right after the import of the module. It is restored if the loop has imported the module. `_UNKNOWN` to keep the
-            value that the loop has set.
+        fresh: Value right after the import of the module. If the loop has imported the module, this value is restored. `_UNKNOWN`
+            means that the loop's value stays.
     """
 
     module: str
@@ -221,8 +221,8 @@ def apart(mark: str = "") -> Iterator[Left]:
     """Run a trial in the block, then reset the process to its state before the trial.
 
     Args:
-        mark: Mark in the environment of the processes that the trial starts; see `sweeps.execution.child_processes`. "" to leave
-            these processes running.
+        mark: Mark in the environment of the processes that the trial starts; see `sweeps.execution.child_processes`. ""
+            means that these processes stay alive.
 
     Yields:
         An object that is filled in after the block.

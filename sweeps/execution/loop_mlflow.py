@@ -37,7 +37,7 @@ from sweeps.core.sweep_folder import MLFLOW_RUN
 # Module of MLflow's fluent API. After its import, all modules that this file patches are imported.
 FLUENT = "mlflow.tracking.fluent"
 URI, RUN_ID = "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"
-# A call waits this long for the server to answer, and this long for the tracker to create the trial's run, in seconds.
+# Time limits in seconds: for the server to answer, and for the tracker to create the trial's run.
 ANSWER_WITHIN, RUN_WITHIN = 10.0, 60.0
 # The same limits for a process in which an earlier trial found no run.
 ANSWER_AGAIN, RUN_AGAIN = 1.0, 5.0
@@ -225,7 +225,7 @@ class TrialRun:
         return {**given, "params": [p for p in params if p not in others]}
 
     def is_run(self, run_id: Any) -> bool:
-        """Return whether an id is that of the trial's run or of the run in a file that replaces it."""
+        """Return whether this is the id of the trial's run, or of the run in a file that replaces the trial's run."""
         return self.id is not None and run_id in (self.id, self.mirror and self.mirror[1])
 
     def say(self, line: str) -> None:
@@ -275,7 +275,7 @@ def _shown(tracking: str) -> str:
 
 
 def _noted(folder: Path, shown: str) -> dict[str, str] | None:
-    """Return what the tracker has written to the trial's folder; None if it has written nothing, or for another server."""
+    """Return what the tracker has written to the trial's folder; None if it has written nothing, or the run is on another server."""
     try:
         noted = json.loads((folder / MLFLOW_RUN).read_text())
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """Kill the rank that holds the most memory when this machine runs low on memory, before the kernel kills any process.
 
-This replaces Ray's own monitor, which kills the process that started a task last. That process may be the pool or a runner, which
-hold little memory, and without which the sweep ends.
+This replaces Ray's own monitor, which kills the process that started a task last. That process may be the pool or a runner. These
+hold little memory, and the sweep fails without them.
 """
 
 from __future__ import annotations

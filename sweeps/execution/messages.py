@@ -16,7 +16,7 @@ class Job:
 
     Attributes:
         sweep: Name of the sweep. `get_experiment_name()` returns it, followed by the trial's id.
-        loop: Reference of the training loop, as `module:attr`.
+        loop: Reference to the training loop, as `module:attr`.
         backend: Name of Ray Train's backend that connects the workers of a gang.
         roots: Folders that each worker adds to `sys.path`, to import the user's modules.
         metric: Metric of the main objective, which schedulers compare; None if there is no main objective.
@@ -27,7 +27,7 @@ class Job:
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
         milestones: Perturbation steps of PBT. The driver decides when every rank has reported and stored its checkpoint. A trial that
-            continues releases its workers if others wait for workers. Empty without PBT.
+            continues releases its workers if other trials wait for workers. Empty without PBT.
         keep_last: Whether the result is the model of the last step. Otherwise the result is the model with the best metric.
         retry_on: Causes for another attempt: `lost`, and names of exception classes.
         tracking: MLflow's tracking URI, where each trial has a run; None if trials have no runs.
@@ -79,7 +79,7 @@ class Silence:
 
 @dataclass(frozen=True)
 class Labels:
-    """Description of the label column, known once the data is read. All attributes are None before that, and without a label.
+    """Description of the label column. All attributes are None before the data is read, or if the data has no label.
 
     Attributes:
         label: Name of the label column.
@@ -170,7 +170,7 @@ class Assignment:
         ranks: Place of the worker in the gang.
         folder: Folder for checkpoints and logs of the trial.
         data_key: Key of the prepared data for this rank; it contains the number of ranks and the rank.
-        cached: Keys of the data that the worker must keep cached, including `data_key`. It deletes all other cached data.
+        cached: Keys of the data that the worker must keep cached, including `data_key`. The worker deletes all other cached data.
         labels: Description of the label column.
         data: The prepared data; None if the worker has cached it already.
         checkpoint: Checkpoint to continue from; None to start from scratch.
@@ -243,7 +243,7 @@ class Progress:
         reports: New reports, in order.
         checkpoint: Latest complete checkpoint if the runner has not received it yet; else None.
         best: Checkpoint with the best model so far; None without checkpoints.
-        rung: Step at which the loop waits for a decision that the runner has not been asked for yet; else None.
+        rung: Step at which the loop waits for the driver's decision; None if it does not wait, or if the runner knows the step.
         state: State of the trial if it has ended; RUNNING if it was interrupted. None while the trial runs.
         error: Error text of a failed trial, such as its traceback.
         refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.

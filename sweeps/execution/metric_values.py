@@ -41,7 +41,6 @@ def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | 
         metrics: Maps names to reported values.
         goals: Maps each objective's metric to "minimize" or "maximize".
 
-
     >>> unbeatable({"loss": float("-inf")}, {"loss": "minimize"})
     'loss'
     >>> unbeatable({"loss": float("inf")}, {"loss": "minimize"}) is None

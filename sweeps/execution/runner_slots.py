@@ -1,4 +1,4 @@
-"""Runners of Ray Tune that are running, and when a trial may end although a runner is still starting."""
+"""Track which runners of Ray Tune are up, and delay the end of trials until all runners have started."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ UP_WITHIN = 10.0
 
 
 class RunnerSlots:
-    """Runners that are running, compared with the number of slots.
+    """The runners that Tune has started and not ended, and the number of runners that Tune may run at the same time (slots).
 
     When a runner becomes free, Tune gives it to the trial that has waited longest, and kills the runner that was starting for that trial.
     If trials are shorter than the start of a runner (a second or two on one core), only one runner would ever run. Tune would start and
     kill others until the end of the sweep. To prevent this, trials do not end before there is a runner in each slot.
 
     Attributes:
-        up: Names of the runners that are running.
+        up: Names of the runners that have started and not ended.
         slots: Number of slots; None before the first runner has started.
         changed: Set when a runner starts or ends.
     """

@@ -34,7 +34,7 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
     try:
         loop = references.resolve(job.loop)
         with ray_train_adapter.in_place(session):
-            ray.train.get_context()  # The first call draws from `random`, so it comes before the seeds are set.
+            ray.train.get_context()  # The first call in a process draws from `random`, so it must come before the seeds are set.
             logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank))
             with logs, seeded(assignment.trial.seed, current.threads):
                 _report_result(session, loop(dict(assignment.trial.params)) if takes_config(loop) else loop())
@@ -69,7 +69,7 @@ def _report_result(session: TrialSession, returned: Any) -> None:
     reported before, a returned dict is ignored unless it contains the objective's metric.
 
     Raises:
-        TypeError: The loop yielded something else than a dict.
+        TypeError: The loop yielded a value that is not a dict.
     """
     if inspect.isgenerator(returned):
         with contextlib.closing(returned):

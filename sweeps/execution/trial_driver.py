@@ -261,7 +261,7 @@ class TrialDriver:
             RayActorError: The attempt failed because the data actor was lost.
         """
         ended = [result for result in results if isinstance(result, Ended)]
-        # The first error comes first: peers raise because of it. But one that is worth a retry comes before all others.
+        # Peers may raise because of the first error, so it comes first. An exception that is worth a retry comes before all others.
         failed = sorted((e for e in ended if e.state is State.FAIL), key=lambda e: (not e.retry, running.heard.get(e.rank, 0.0)))
         for worker, result in zip(gang.workers, results, strict=True):
             if isinstance(result, Ended) and result.broken:

@@ -31,7 +31,7 @@ class TrialProgress:
         keep_latest: Number of latest checkpoints that are kept in addition to the best one, at least 1.
         attempt: Number of the current attempt; 0 before the first.
         checkpoint: Latest complete checkpoint, to which every rank has contributed its part. The next attempt continues from it.
-        best: Checkpoint with the best model.
+        best: Checkpoint with the best model; None without checkpoints.
         rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
         state: State after the end of the trial; None while it runs.
         error: Error text of a failed trial.
@@ -128,7 +128,7 @@ class TrialProgress:
         return True
 
     def behind(self) -> dict[int, int]:
-        """Return the step of the latest incomplete checkpoint for each rank that has not reported this step yet."""
+        """Return the ranks that have not reported the step of the latest incomplete checkpoint. Maps each rank to the step."""
         step = max(self._parts, default=0)
         return {rank: step for rank in range(self.workers) if self._steps.get(rank, 0) < step}
 

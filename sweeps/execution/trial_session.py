@@ -45,7 +45,7 @@ class CheckpointIgnored(ValueError):
 
 
 class DatasetCache:
-    """Data of one key that a worker keeps for later trials, and the objects that loops have built from it.
+    """Data that a worker keeps for later trials with the same data key, and the objects that loops have built from this data.
 
     Args:
         data: The prepared data.
@@ -101,7 +101,7 @@ class TrialSession:
         self._cache, self._leaked = cache, leaked
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
-        self._wanted: int | None = None  # Step that the pool waits for; it is sent at once.
+        self._wanted: int | None = None  # The pool waits for this step, so its report is sent at once.
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
         self._resumed: bool | None = None if assignment.checkpoint else False

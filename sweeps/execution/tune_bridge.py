@@ -43,7 +43,12 @@ class StudySearcher(Searcher):
         self._begun: dict[str, str] = {}  # Maps Tune's id of a trial to the id in the sweep.
 
     def suggest(self, trial_id: str) -> Any:
-        """Return the configuration of the next runner, which is the id of its trial."""
+        """Start the next trial.
+
+        Returns:
+            The configuration of the runner, which contains the id of the trial. None if no trial can start now, and `Searcher.FINISHED`
+            if the sweep starts no more trials.
+        """
         try:
             begun = self._controller.start_trial()
         except StopIteration:
@@ -67,7 +72,7 @@ class StudySearcher(Searcher):
 
 
 class VerdictScheduler(FIFOScheduler):
-    """Scheduler that passes progress to the controller, in the driver's main thread, and returns the controller's decision to Tune."""
+    """Scheduler that passes progress to the controller, in the thread of Tune's loop, and returns the controller's decision to Tune."""
 
     def __init__(self, controller: SweepController):
         super().__init__()

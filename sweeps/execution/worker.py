@@ -41,7 +41,7 @@ def start(pool: Any, worker: str, job: Job, resources: dict[str, float], node: s
     Args:
         pool: Handle of the pool.
         worker: Id of the worker.
-        job: What all trials of the sweep share.
+        job: Settings that all trials of the sweep share.
         resources: Name and amount of each resource of the worker.
         node: Id of the node to start it on; None to let Ray choose.
 

@@ -174,7 +174,7 @@ class WorkerPool:
     """All workers of a sweep, and the queue of trials and fits that wait for workers or resources.
 
     Args:
-        job: What all trials of the sweep share.
+        job: Settings that all trials of the sweep share.
         resources: Resources that the sweep may use, for a cluster of one node; None to use the resources that the nodes have.
         parked: Additional CPUs that idle workers may hold; see `allocation.Cluster`.
         spawn: Runs a coroutine in the background.

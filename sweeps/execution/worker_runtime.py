@@ -44,7 +44,7 @@ class WorkerRuntime:
     Args:
         pool: Handle of the pool.
         worker: Id of this worker.
-        job: What all trials of the sweep share.
+        job: Settings that all trials of the sweep share.
     """
 
     def __init__(self, pool: Any, worker: str, job: Job):
@@ -161,7 +161,7 @@ class WorkerRuntime:
     def run(self, assignment: Assignment) -> Ended:
         """Run one attempt at a trial on this rank, reset the process, and return how the attempt ended."""
         if self._membership is not None:
-            isolation.destroy_groups(self._membership.groups)  # Not earlier: peers may have used them until now.
+            isolation.destroy_groups(self._membership.groups)  # Not earlier: peers may still have used the groups.
         if assignment.ranks.world_size == 1:
             self._form_alone(dict(assignment.trial.shape.per_worker))
         membership = self.membership
@@ -294,7 +294,7 @@ def _leave() -> None:
 
 @contextlib.contextmanager
 def _stacks_after(seconds: float | None) -> Iterator[None]:
-    """Write the stacks of all threads to the log if the block takes longer than this many seconds. None to write nothing.
+    """Write the stacks of all threads to the log if the block takes longer than `seconds`. If `seconds` is None, write nothing.
 
     The pool kills a loop that hangs at its time limit soon afterwards.
     """

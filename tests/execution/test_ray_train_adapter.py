@@ -1,6 +1,7 @@
-"""The seam holds: Ray's documented loops, unchanged, stopped up to 200 times on one warm gang, and nothing hangs or leaks.
+"""Contract test of the Ray adapter: run Ray's documented loops unchanged, and stop them up to 200 times on one warm gang.
 
-When Ray changes its insides this is what breaks first; `sweeps/execution/ray_train_adapter.py` is the only file to mend.
+No loop may hang or leak. If a new Ray version changes private parts of Ray, this test fails first. In most cases, only
+`sweeps/execution/ray_train_adapter.py` then needs changes.
 """
 
 from __future__ import annotations
