@@ -35,7 +35,7 @@ class Best:
         self.raw: bytearray | None = None
 
     def see(self, booster: xgb.Booster, step: int, value: float) -> None:
-        """Record a round's value, and keep the round if it is the best so far.
+        """Compare a round's value with the best value so far. If the value is better, the round becomes the best round.
 
         Args:
             booster: The booster after the round.

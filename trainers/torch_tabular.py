@@ -71,7 +71,7 @@ def parameters(config: dict[str, Any], max_t: int | None) -> dict[str, Any]:
 
     Args:
         config: The trial's `params`.
-        max_t: The step at which the scheduler ends the trial; None if there is no such step. It is the default of `epochs`.
+        max_t: The step at which the scheduler ends the trial, or None. This step is the default of `epochs`.
 
     Raises:
         ValueError: A name is unknown, or a value breaks its rule.
@@ -246,7 +246,7 @@ def _requested_metrics(cur: trial.Current, report_all: bool) -> tuple[str, tuple
         ValueError: An objective or a constraint names a metric that this trainer does not report for the task.
     """
     every = tuple(TRAINER["metrics"][cur.task])
-    lead = cur.metric or every[0]  # if all objectives are costs: the first metric, which is minimized
+    lead = cur.metric or every[0]  # if all objectives are costs, the first metric decides, and is minimized
     require_metric(lead, every)
     for name in cur.asked:
         require_metric(name, every, "a metric of objective and constraints")

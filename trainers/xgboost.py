@@ -130,7 +130,7 @@ TRAINER: dict[str, Any] = {
 
 OBJECTIVES = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
 ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
-# Boosters whose earlier rounds cannot be sliced: later rounds of dart change the weights of its trees, and gblinear has no trees.
+# Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees, and gblinear has no trees.
 UNSLICEABLE = ("dart", "gblinear")
 CONSTRAINTS = ("monotone_constraints", "interaction_constraints")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
@@ -142,10 +142,10 @@ def train_func(config: dict[str, Any]) -> None:
     """Train one booster. Report every round, and keep the model of the best round.
 
     Args:
-        config: XGBoost's parameters, `num_boost_round` and `report`.
+        config: The trial's `params`: XGBoost's parameters, `num_boost_round` and `report`.
 
     Raises:
-        ValueError: The data has no label, a column is not numeric, or XGBoost does not have the objective's metric.
+        ValueError: The data has no label, a column is not numeric, or XGBoost does not have a requested metric.
     """
     import ray.train
 
@@ -164,7 +164,7 @@ def train_func(config: dict[str, Any]) -> None:
     evals = [(splits[part], part) for part in requested.splits]
     last = min(rounds, cur.max_t or rounds)
     interval = _renewal_interval(params, train.num_row() * train.num_col())
-    # `xgb.train` would count rounds from 0 again after a resume, but the seed of a round is its number.
+    # `xgb.train` is not used, because it counts rounds from 0 again after a resume, and the number of a round is its seed.
     for step in range(done + 1, rounds + 1):
         if interval and ((step - 1) % interval == 0 or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
@@ -236,7 +236,7 @@ class Model:
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
-    """Return XGBoost's parameters without `eval_metric`: the trial's defaults, overridden by `config`.
+    """Return XGBoost's parameters: the defaults for the trial, overridden by `config`. `eval_metric` is not included.
 
     Args:
         config: The trial's `params`.
@@ -253,7 +253,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     if given.get("objective") == "multi:softmax":
         given["objective"] = "multi:softprob"  # the training is the same, but the predictions are probabilities
     params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
-    if isinstance(signs := params.get("monotone_constraints"), list):  # XGBoost reads a tuple, which YAML does not have
+    if isinstance(signs := params.get("monotone_constraints"), list):  # XGBoost accepts only a tuple, and YAML has no tuples
         params["monotone_constraints"] = tuple(signs)
     return params
 
@@ -291,7 +291,7 @@ def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Colum
 
 
 def _renewal_interval(params: dict[str, Any], values: int) -> int:
-    """Return the number of rounds between two calls of `_renew`; 0 if it is never called.
+    """Return the number of rounds between two calls of `_renew`; 0 if `_renew` is never called.
 
     XGBoost's updater samples columns with a random state that no model file contains. The state is seeded when the updater is created. The
     updater is therefore created again at fixed rounds, and only these rounds have checkpoints. A resumed trial then grows the same trees as

@@ -25,14 +25,15 @@ from sweeps.core.errors import BundleError, SweepsError
 def check(folder: Path) -> None:
     """Load a bundle, predict its stored rows, and compare the predictions with the stored predictions of training.
 
-    If the bundle has no stored rows, the function only loads the bundle.
+    If the bundle has no stored rows, the function only loads the bundle. If the bundle has rows but no predictions of training, the
+    function predicts the rows and compares nothing.
 
     Args:
         folder: the bundle's folder.
 
     Raises:
-        SweepsError: the bundle does not load or predict, or its predictions differ. The message names the largest difference and the first
-            row that differs.
+        SweepsError: the bundle cannot be loaded, cannot predict, or predicts other values. If values differ, the message names the largest
+            difference and the first row that differs.
     """
     manifest = Manifest.read(folder)
     pyfunc = import_pyfunc()

@@ -362,6 +362,6 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 
 
 def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -> bool:
-    """Return whether the checkpoint to export exists. Its folder is looked up in the sweep's folder, which may have been moved."""
+    """Return whether the checkpoint to export exists in the sweep's folder. This folder may have been moved."""
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     return checkpoint is not None and (SweepFolder(study_store.folder).trial(number) / Path(checkpoint.path).name).is_dir()

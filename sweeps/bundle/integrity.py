@@ -23,7 +23,7 @@ MANIFEST = "manifest.json"
 DIGEST = "manifest.sha256"
 CODE_FOLDER = "code"
 LOADER_MODULE = "sweeps_bundle"
-SWEEPS_COPY = "code/_sweeps"  # the part of sweeps that a bundle needs, for processes without sweeps
+SWEEPS_COPY = "code/_sweeps"  # the part of sweeps that a bundle needs; used if sweeps is not imported yet
 # A bundle has an empty file with the name of Python's bytecode folder. Python can then neither write nor read unverified bytecode there
 NO_BYTECODE = f"{CODE_FOLDER}/__pycache__"
 # MLflow adds this file to a model that it downloads from its registry

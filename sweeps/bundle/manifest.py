@@ -60,9 +60,10 @@ class Manifest(BaseModel):
         classes: original values of the label, in the order of the model's probabilities.
         columns: raw features in the order of training. Empty if the loop read its own data; the model then gets the rows unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
-        made: facts of the sweep: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint, versions, commit.
+        made: facts of the sweep and the trial: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint,
+            versions and commit.
         python: version of Python.
-        requirements: packages that the bundle needs, pinned.
+        requirements: pinned requirements of the packages that the bundle needs, such as `numpy==2.1.0`.
         pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle can run code.
         files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's path in the bundle.
     """
@@ -95,7 +96,7 @@ class Manifest(BaseModel):
         return raw
 
     def write(self, bundle: Path) -> None:
-        """Write the manifest and its hash. All other files of the bundle must be complete."""
+        """Write the manifest and its hash. All other files of the bundle must be complete before this call."""
         (bundle / FILE).write_text(json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         integrity.write_hashes(bundle)
 
@@ -147,7 +148,7 @@ def is_pickle(file: Path) -> bool:
 
     PyTorch's ZIP files contain a pickle. NumPy's files contain one if they hold objects.
     """
-    if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # the first bytes may look like compressed data or like text
+    if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # the contents may be compressed, or may be a pickle of a text protocol
         return True
     with open(file, "rb") as f:
         head = f.read(4096)

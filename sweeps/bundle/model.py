@@ -36,7 +36,7 @@ class Bundle:
         self.path, self.manifest, self._model, self._fitted = path, manifest, model, fitted
 
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Predict raw rows.
+        """Return predictions for raw rows.
 
         If the training loop read its own data, the model gets `rows` unchanged. If the model then returns a frame, the result is this frame
         with the index of `rows`. If the model returns an array, the result has the column `prediction`, or one column
@@ -118,8 +118,8 @@ class Bundle:
     def _find_refused_value(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
         """Find the value that makes `function` fail.
 
-        Take the first row for which the function fails. In this row, find the first column for which the function succeeds if the
-        column's value is missing.
+        The search takes the first row that makes the function fail. In this row, it replaces the value of one column after the other with
+        a missing value, until the function succeeds.
 
         Returns:
             An error that names the value, or None if no single value is the reason.

@@ -69,7 +69,7 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
         seen.add(module)
         file = references.source_of(module, roots)
         if file is None:
-            continue  # an attribute, or an optional module that is not installed
+            continue  # `module` is an attribute, or an optional module that is not installed
         if is_library_file(file) and top != OWN_PACKAGE:
             packages.add(top)
             continue

@@ -36,7 +36,7 @@ from sweeps.space.trainer_definition import definition_of
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
-CHECK_MODULE = "sweeps.bundle.check"  # with its imports, this is the part of sweeps that a bundle needs
+CHECK_MODULE = "sweeps.bundle.check"  # this module and its imports are the part of sweeps that a bundle needs
 # Every bundle contains these modules, even if it does not need them. If a process loads two bundles, it imports the modules of sweeps only
 # from the first bundle, and the second bundle may need more of them
 SHIPPED_MODULES = (
@@ -47,7 +47,7 @@ SHIPPED_MODULES = (
     "sweeps.trainers.xgboost",
 )
 EXAMPLE_ROWS = 5
-# MLflow writes the example rows as JSON. If a row has more values than this, such as a large image, the example is a single row
+# MLflow writes the example rows as JSON. If a row has more values than this number, as with large images, the example is a single row
 EXAMPLE_VALUES = 10_000
 CHECK_TIMEOUT = 300.0
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")

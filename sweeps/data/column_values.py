@@ -41,7 +41,7 @@ class _Summary(str):
 
 @dataclass(frozen=True)
 class InvalidValue(Problem):
-    """Problem of a value that is not valid for its column.
+    """A problem that reports a value which is not valid for its column.
 
     Attributes:
         column: name of the column.
@@ -126,7 +126,7 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
         InputError: a value is not a date; or a value has a time zone and the dtype has none, or vice versa.
     """
     dates = _parse_dates(values, dtype)
-    if dates is None:  # Some value has a time zone that training did not have, or lacks one. Find the first such value.
+    if dates is None:  # A value has a time zone and the dtype has none, or vice versa. Find the first such value.
         row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], dtype) is None)
         zone = "with a time zone, as 2026-01-31T12:00:00+00:00" if "," in dtype else "without a time zone, as 2026-01-31T12:00:00"
         raise InputError(InvalidValue.create(name, f"must hold dates as in training, {zone}", row, values.iloc[row]))

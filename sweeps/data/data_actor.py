@@ -231,7 +231,7 @@ def start(where: Any, **arguments: Any) -> Any:
 
 
 def process_id(actor: Any) -> int | None:
-    """Return the process id of the data actor. Call this before any other method of the actor.
+    """Return the process id of the data actor. Call this function before you call a method of the actor.
 
     Args:
         actor: see `start`.

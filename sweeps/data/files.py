@@ -27,7 +27,7 @@ class SourceFiles:
 
     Attributes:
         source: the source as written in the space file, for messages.
-        place: the key of the space file, for messages.
+        place: key of the space file that names the source, such as `data.train`, for messages.
         system: Arrow's file system.
         paths: sorted paths, at least one.
         folder: the source's path if the source is a folder; otherwise None.
@@ -84,7 +84,7 @@ def find_files(source: str, base: Path, place: str) -> SourceFiles:
     Args:
         source: the source as written in the space file.
         base: folder in which relative paths are looked up first, before the working directory.
-        place: the key of the space file, for messages.
+        place: key of the space file that names the source, such as `data.train`, for messages.
 
     Raises:
         InputError: there are no files, or they cannot be listed.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The setting that drops rows without a label, which `infer_task` refuses
 DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
 
-# An integer label with more distinct values is a regression, unless `data.task` says otherwise
+# If an integer label has more distinct values than this number, the task is a regression, unless `data.task` sets another task
 _MAX_INTEGER_CLASSES = 20
 
 

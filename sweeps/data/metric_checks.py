@@ -30,7 +30,7 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
         task: the label's task. None for data without a label.
 
     Returns:
-        The problems. An empty list if the trainer does not list its metrics.
+        The problems. The list is empty if the trainer does not list its metrics.
     """
     reports = space.trainer_definition.metrics
     params = space.sections.get("params", {})

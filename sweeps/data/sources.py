@@ -37,7 +37,7 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
         base: folder in which relative paths and modules are looked up first, before the working directory.
-        place: the key of the space file, for messages.
+        place: key of the space file that names the source, such as `data.train`, for messages.
         args: keyword arguments for the function, if the source is `module:function`.
 
     Raises:

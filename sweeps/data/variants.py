@@ -55,7 +55,7 @@ class DataVariants:
         self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else hashlib.sha256(json.dumps(fingerprints).encode()).hexdigest()
 
     def _columns(self, spec: DataSpec) -> list[str]:
-        """Return all columns of a source, including those that are not features."""
+        """Return all columns of a source, including columns that are not features."""
         whole = self.sources[spec.source]
         return [*whole.features, *split_columns(spec), *((whole.label,) if whole.label else ())]
 

@@ -38,7 +38,7 @@ class Access:
 
     @classmethod
     def of(cls, hosts: str | None, token: str | None) -> Access:
-        """Parse the options of the command.
+        """Create the access rules from the options of `sweeps serve`.
 
         Args:
             hosts: The allowed hosts, separated by commas; None to allow any host.

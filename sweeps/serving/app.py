@@ -121,7 +121,7 @@ def _problem_body(problem: Problem) -> dict[str, Any]:
 
 
 def require_columns(bundle: Bundle) -> None:
-    """Refuse a bundle without columns. Its loop read its own data, so requests cannot be checked.
+    """Refuse a bundle without columns. The training loop of such a bundle read its own data, so requests cannot be checked.
 
     Raises:
         InputError: The bundle has no columns.

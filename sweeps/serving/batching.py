@@ -1,6 +1,6 @@
 """Combine waiting requests into batches for the model.
 
-Requests that arrive while the model is busy form the next batch. If the model is idle, a request is sent to it at once.
+Requests that arrive while the model is busy form the next batch. If the model is idle, a request is passed to the model at once.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Batcher(Generic[Item]):
 
 
 def take(waiting: deque[tuple[Item, Any]], size: Callable[[Item], int], most: int) -> list[tuple[Item, Any]]:
-    """Remove requests from the front of a queue, and return them. They have at most `most` rows together.
+    """Remove requests from the front of a queue, and return these requests. Together, they have at most `most` rows.
 
     If the first request alone has more rows, only this request is removed and returned.
     """

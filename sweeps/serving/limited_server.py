@@ -157,7 +157,7 @@ class Server(uvicorn.Server):
         app: The application. Its `state.cancel_waiting` answers every request that waits for the model.
         listener: A listening socket.
         limits: Limits on requests and connections.
-        drain_seconds: Time to answer requests after SIGTERM.
+        drain_seconds: Seconds after SIGTERM in which the application may answer requests.
     """
 
     def __init__(self, app: Any, listener: socket.socket, limits: Limits, drain_seconds: float = DRAIN_SECONDS):

@@ -41,7 +41,7 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     """Fit steps on the train split, one after the other.
 
     All steps are fitted in this process, except a user's preprocessor for Ray Data, which runs tasks and needs a free CPU. Ray's
-    preprocessors need a running Ray. Without a step, nothing is fitted and Ray is not used.
+    preprocessors need a running Ray. Without steps, nothing is fitted and Ray is not used.
 
     Args:
         steps: the steps. Each step selects from the columns that the previous step returned.

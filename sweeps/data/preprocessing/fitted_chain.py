@@ -128,7 +128,7 @@ def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: 
     """Return prepared columns in the order and with the dtypes of training.
 
     Raises:
-        InputError: a column is missing that a step created in training.
+        InputError: a step that created a column in training did not create this column.
     """
     missing = [n for n in empty.columns if n not in columns]
     if missing:

@@ -1,7 +1,8 @@
-"""Portable steps: fitted steps that consist of plain numbers and names. Most fitted steps of Ray and scikit-learn can be converted to them.
+"""Portable steps are fitted steps that consist of plain numbers and names.
 
-A step is converted when it is fitted, if the portable step gives identical results for rows of the train split. Training and bundles then
-run the same code. A bundle needs neither Ray nor scikit-learn for a portable step, and no pickle.
+Most fitted steps of Ray and scikit-learn can be converted to portable steps. A step is converted right after it is fitted, but only if the
+portable step gives identical results for rows of the train split. Training and bundles then run the same code. For a portable step, a
+bundle needs neither Ray, nor scikit-learn, nor a pickle.
 
 `Columns` maps the name of each column to its values: an array of floats for numbers, and any iterable for text.
 """
