@@ -1,1 +1,1 @@
-"""One sweep from its start to its result."""
+"""Run, resume, watch and export one sweep."""

@@ -51,10 +51,12 @@ def run(
     Args:
         file: The space file.
         dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory.
-        overrides: Changes to the space file, each as `key.path=YAML value`, as `--set` takes them.
-        address: Address of a Ray cluster. By default, sweeps uses the Ray that this process is connected to, or else starts one.
-        tracking_uri: MLflow tracking URI; by default `MLFLOW_TRACKING_URI`, else SQLite in `dir`.
-        storage: Database for the study, `postgresql://...`; by default a journal in the sweep's folder.
+        overrides: Changes to the space file, each in the form `key.path=YAML value`, as for the option `--set`.
+        address: Address of a Ray cluster. By default, sweeps uses the Ray cluster that this process is connected to.
+            If there is none, sweeps starts Ray on this machine.
+        tracking_uri: MLflow tracking URI. By default, the value of the environment variable `MLFLOW_TRACKING_URI`. If the variable is not
+            set, a SQLite file in `dir`.
+        storage: URL of a database for the study, `postgresql://...`. By default, the study is a journal in the sweep's folder.
         on_progress: Called with a `SweepStatus` a few times a second.
 
     Returns:
@@ -62,10 +64,10 @@ def run(
 
     Raises:
         InputError: The space file or the data is wrong, or a shape can never fit. The message lists all problems.
-        SweepFailed: No trial has a value. The message has the first error.
+        SweepFailed: No trial has a value. The message contains the error of the first trial that failed.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
-    began = round(time.time(), 3)  # Rounded to milliseconds as in MLflow, where the sweep's run is found by this time.
+    began = round(time.time(), 3)  # In whole milliseconds, because MLflow stores them and the sweep's run is found by this time.
     space = space_file.load(Path(file), tuple(overrides))
     root, uri = Path(dir or DEFAULT_ROOT), _tracking_uri(tracking_uri, space.has_mlflow)
     _check(space, root, storage, address)
@@ -81,7 +83,7 @@ def run(
     except (InputError, OSError) as e:
         if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
             raise
-        _remove_folder(folder, new_root)  # Nothing was searched yet, so nothing is left behind.
+        _remove_folder(folder, new_root)  # No trial has run yet, so nothing is lost.
         if isinstance(e, OSError):
             raise InputError(Problem("--dir", f"{root}: cannot be written to: {e.strerror}")) from e
         raise
@@ -131,27 +133,27 @@ def resume(
     trust: bool = False,
     on_progress: Callable[[SweepStatus], None] | None = None,
 ) -> SweepResult:
-    """Continue a sweep that was interrupted or whose process died, from its study and its checkpoints.
+    """Continue a sweep that was interrupted or whose process died. Its study and its checkpoints are reused.
 
     Args:
         sweep: The sweep's folder.
-        file: The space file, if its limits have changed. Nothing else in it may change.
-        overrides: Changes to `limits`, as `--set` takes them.
-        add_trials: Run this many more trials.
-        address: As for `run`; by default as the sweep started.
-        tracking_uri: As for `run`; by default as the sweep started.
-        storage: The study's database. Give it again only to give its password.
-        trust: Read pickles in the sweep's folder that this user's key has not signed. This runs the code that they hold.
-        on_progress: As for `run`.
+        file: Space file with new `limits`. Its other sections must be the same as when the sweep started. None keeps the limits.
+        overrides: Changes to `limits`, each in the form `limits.key=YAML value`, as for the option `--set`.
+        add_trials: Number of trials to run in addition to the planned ones.
+        address: Address of a Ray cluster. By default, the address with which the sweep started.
+        tracking_uri: MLflow tracking URI. By default, the URI with which the sweep started.
+        storage: URL of the study's database. It is needed only if the database requires a password, which the folder does not store.
+        trust: Read pickles in the sweep's folder that this user's key has not signed. Reading a pickle runs the code inside it.
+        on_progress: Called with a `SweepStatus` a few times a second.
 
     Returns:
-        The result of the sweep. If nothing is left to do, it is the earlier result with a note.
+        The result of the sweep. If no work is left, this is the earlier result with a note.
 
     Raises:
-        InputError: There is no such sweep, or the space file or the data has changed.
+        InputError: The sweep does not exist, its data has changed, or the space file has changed outside `limits`.
         SweepLocked: Another process runs the sweep.
-        SweepFailed: As for `run`.
-        BundleError: As for `run`.
+        SweepFailed: No trial has a value.
+        BundleError: The bundle's predictions differ from the predictions during training.
     """
     folder = Path(sweep).resolve()
     origin = _check_folder(folder, storage, trust)
@@ -181,21 +183,24 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
 
 
 def _resumed_tracking_uri(given: str | None, saved: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, else the one with which the sweep started. The environment only adds its password."""
+    """Return the given MLflow tracking URI, or else the URI with which the sweep started. Return None if neither exists.
+
+    The URI with which the sweep started is stored without a password. `MLFLOW_TRACKING_URI` may add the password.
+    """
     if given:
         return _tracking_uri(given, has_mlflow)
     return uris.add_password(saved) if saved else None
 
 
 def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, or else the one in the environment. Return None if neither is set.
+    """Return the given MLflow tracking URI, or else the value of `MLFLOW_TRACKING_URI`. Return None if neither is set.
 
     Args:
         given: The given URI; None if there is none.
         has_mlflow: True if the space file lists MLflow.
 
     Raises:
-        InputError: MLflow has no store for the URI, or the space file does not list MLflow.
+        InputError: MLflow has no store for the URI, or a URI is given although the space file does not list MLflow.
     """
     if given and not has_mlflow:
         text = "is for MLflow, which `trackers` in the space file does not list; add `mlflow` there"

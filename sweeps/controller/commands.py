@@ -1,7 +1,7 @@
 """Commands to a running sweep: stop, pause, resume and enqueue.
 
 Each command is a JSON file in the folder `commands` of the sweep. The sender writes the file atomically and names it by the time, so
-names sort in the order of sending. The controller polls the folder, handles each command, and deletes its file.
+the names sort in the order in which the commands were sent. The controller polls the folder, handles each command, and deletes its file.
 
 Anyone who can write to the sweep's folder can put files there. The controller therefore reads only regular files of its own user, and
 never follows a link. It leaves any other file where it is and reports the file once.
@@ -35,7 +35,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 class CommandError(Exception):
-    """A command that cannot be read or carried out. The text says why."""
+    """A command cannot be read or carried out. The message gives the reason."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -69,7 +69,7 @@ class Enqueue:
     """Add a configuration to the trial queue.
 
     Attributes:
-        parameters: Values of dimensions by name, such as `{"params.eta": 0.1}`. The sampler chooses the other dimensions.
+        parameters: Values of dimensions by name, such as `{"params.eta": 0.1}`. The sampler chooses the values of the other dimensions.
     """
 
     parameters: dict[str, JsonValue]
@@ -110,9 +110,9 @@ def send(folder: Path, command: Command) -> Path:
 
 
 class CommandQueue:
-    """Queue of the commands of one sweep, for the process that runs it.
+    """Queue of commands to one sweep. The process that runs the sweep polls the queue.
 
-    Stop, pause and resume commands that were sent before this process started were meant for an earlier process. They are dropped.
+    Stop, pause and resume commands that were sent before this process started were meant for an earlier process. The queue drops them.
 
     Args:
         folder: The sweep's folder.
@@ -122,10 +122,10 @@ class CommandQueue:
     def __init__(self, folder: Path, started: float):
         self._folder = folder / FOLDER
         self._started_ns = int(started * 1e9)
-        self._ignored: set[str] = set()  # names of the files that were reported and stay
+        self._ignored: set[str] = set()  # names of the files that were reported and are not deleted
 
     def poll(self, handle: Callable[[Command], None]) -> None:
-        """Pass each new command to `handle`, in the order of sending, and delete its file afterwards.
+        """Pass each new command to `handle`, in the order in which the commands were sent. Delete the command's file afterwards.
 
         Args:
             handle: Carries out a command. If it raises a CommandError, the command is reported and dropped.
@@ -162,7 +162,7 @@ class CommandQueue:
         except OSError as e:
             return self._ignore(FOLDER, f"the folder {self._folder}", e)
         for name in names:
-            if name in self._ignored or name.startswith("."):  # a dot starts the name of a half-written file
+            if name in self._ignored or name.startswith("."):  # The name of a half-written file starts with a dot.
                 continue
             if _NAME.fullmatch(name):
                 yield self._folder / name
@@ -175,7 +175,7 @@ def _read(file: Path) -> bytes:
 
     Raises:
         CommandError: The file is not a regular file of this user, or is too large.
-        OSError: The file cannot be read. A link cannot be read.
+        OSError: The file cannot be read, or it is a symbolic link.
     """
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as opened:

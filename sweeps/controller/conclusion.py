@@ -1,4 +1,4 @@
-"""Conclude a search: export the best trial, build the result of the sweep, and say whether a resume has anything to do."""
+"""Conclude a search: export the best trial, build the result of the sweep, and decide whether a resume has work left."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Conclusion:
 
     Attributes:
         result: The result of the sweep.
-        error: Why the sweep counts as failed; None if it does not.
-        best: The best trial; None if there is none, and with several objectives.
+        error: Error that says why the sweep failed; None if the sweep did not fail.
+        best: The best trial. None if no trial has a value, and always None with several objectives.
         ended: When the search ended, in seconds since the epoch.
         drawing: A process that draws the figures of the report.
     """
@@ -46,7 +46,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     Args:
         controller: The controller of the search.
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
-        mlflow: Where in MLflow the sweep is.
+        mlflow: Place of the sweep in MLflow, see `SweepResult.mlflow`.
         fits: Number of preprocessors that were fitted.
         notes: Notes about the data.
     """
@@ -88,7 +88,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
 
 
 def count_trials(results: Iterable[Result]) -> dict[str, int]:
-    """Return the number of trials by state, as `SweepResult.trials` has them. Initial points with given values do not count."""
+    """Return the number of trials by state, as in `SweepResult.trials`. Initial points with a value in the space file are not counted."""
     states = [r.state for r in results if not r.given]
     ended = {"completed": states.count(State.COMPLETE), "pruned": states.count(State.PRUNED), "failed": states.count(State.FAIL)}
     interrupted = states.count(State.RUNNING)
@@ -102,10 +102,10 @@ def result_notes(
 
     Args:
         counts: Number of trials by state; see `count_trials`.
-        failures: Id and traceback of each failed trial, in the order of their ends.
+        failures: Id and traceback of each failed trial, in the order in which the trials failed.
         constraints: The constraints of the space.
         best: Result of the best trial; None if there is none.
-        front: True if there are several objectives and a Pareto front.
+        front: True if the sweep has several objectives, and so a Pareto front instead of a best trial.
     """
     lines = []
     if failures:
@@ -123,12 +123,12 @@ def result_notes(
 
 
 def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path) -> SweepFailed | None:
-    """Return the error of a sweep without any value. Return None if it was interrupted before any trial failed.
+    """Return the error of a sweep in which no trial has a value. Return None if the sweep was interrupted before any trial failed.
 
     Args:
         counts: Number of trials by state; see `count_trials`.
-        failures: Id and traceback of each failed trial, in the order of their ends.
-        reason: Why the sweep ended early; None if it did not.
+        failures: Id and traceback of each failed trial, in the order in which the trials failed.
+        reason: Reason why the sweep ended early; None if it did not end early.
         folder: The sweep's folder.
     """
     if failures:
@@ -142,16 +142,16 @@ def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], r
 
 
 def _describe_failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
-    """Return a text for the number of failed trials, a text that names the first one, and the first traceback."""
+    """Return three texts: the number of failed trials, the name of the first trial that failed, and its traceback."""
     trial, error = failures[0]
     return ("1 trial", trial, error) if counts["failed"] == 1 else (f"{counts['failed']} trials", f"the first, {trial}", error)
 
 
 def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> bool:
-    """Return whether a resume has anything to do for a sweep that has a result.
+    """Return whether a resume of a sweep that has a result would run or export anything.
 
     Args:
-        earlier: The result, as a JSON object.
+        earlier: The sweep's result, as a JSON object.
         to_run: Number of trials that have not ended.
         changed: True if the limits have changed.
     """
@@ -162,7 +162,7 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
 
 
 def nothing_left_note(reason: str | None) -> str:
-    """Return the note for a resume with nothing left to do: why the sweep ended, and what would continue it."""
+    """Return the note for a resume that has no work left. The note says why the sweep ended, and how the user can continue the sweep."""
     if reason:
         return f"nothing is left to do: the sweep ended by {reason}; to change a limit, add --set limits.KEY=VALUE"
     return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"

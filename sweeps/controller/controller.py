@@ -1,6 +1,6 @@
 """Control a sweep while it runs: decide which trials start, continue and stop, and notice when the sweep is over.
 
-The study records everything, and decisions are functions of the study. `trial_lifecycle` carries the decisions out.
+The study records everything, and every decision is a function of the study. `trial_lifecycle` carries the decisions out.
 """
 
 from __future__ import annotations
@@ -55,25 +55,26 @@ def _keep_error(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class SweepController:
-    """Controller of one sweep. The adapters of Ray Tune call it in the main thread; see `sweeps.execution.tune_bridge`.
+    """Controller of one sweep. The adapters of Ray Tune call its methods in the main thread; see `sweeps.execution.tune_bridge`.
 
     Args:
-        search: The search: the study, the queue, the sampler and the scheduler.
-        pool: Handle of the pool.
-        trackers: Gets the events of the sweep.
-        began: When the sweep started, in seconds since the epoch. Breaks between two drivers do not count.
-        interrupted: Returns whether the user has asked to stop the sweep.
-        publish_status: Called with a `SweepStatus` a few times a second.
-        configure_pool: Passes data and labels to a pool that Ray has restarted.
+        search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
+        pool: Handle of the worker pool.
+        trackers: Hub that receives the events of the sweep.
+        began: When the sweep started, in seconds since the epoch. Time between two drivers is not counted.
+        interrupted: Function that returns whether the user has asked to stop the sweep.
+        publish_status: Function that is called with a `SweepStatus` a few times a second.
+        configure_pool: Function that passes the data actor and the labels to a pool that Ray has restarted.
         data_process: Process id of the data actor; None if it runs on another machine.
-        prefit: Reference that resolves when the chains that are known before the first trial are fitted.
+        prefit: Ray reference that resolves when the first preprocessing chains are fitted: those that are known before the first trial.
+            None if there are none.
 
     Attributes:
-        trials: Starts, pauses and ends trials.
+        trials: Object that starts, pauses and ends trials.
         progress: Progress of the running trials.
-        reason: Why no more trials start; None while they do.
-        refused: The error in the space file that ended the sweep; None if there is none.
-        error: The error that broke off the search; None if there is none.
+        reason: Reason why no more trials start; None while trials can still start.
+        refused: Error in the space file that ended the sweep; None if no such error was found.
+        error: First error that a method of the controller raised, which ends the search; None if no method raised one.
     """
 
     def __init__(
@@ -99,34 +100,34 @@ class SweepController:
         self.reason: str | None = None
         self.refused: InputError | None = None
         self.error: Exception | None = None
-        self.population: deque[str] | None = None  # started members of PBT that Ray Tune has not asked for yet
+        self.population: deque[str] | None = None  # members of PBT's population that are started, but that Ray Tune has not asked for yet
         self._interrupted, self._publish_status, self._configure_pool = interrupted, publish_status, configure_pool
         self._monitor = PoolMonitor(pool, self.folder, data_process, prefit)
         self._commands = CommandQueue(self.folder, time.time())
         self._paused = False
-        self._stop_requested: set[str] = set()  # ids of trials that a command stops at their next report
+        self._stop_requested: set[str] = set()  # ids of trials that stop at their next report because of a command
         self._status_time = -math.inf
-        self._unfinished_state = State.RUNNING  # state of the trials that run when the sweep stops
+        self._unfinished_state = State.RUNNING  # state to record for the trials that are running when the sweep stops
         search.store.clock = lambda: time.time() - began
         ended = search.budget.ended
-        self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0  # then a resume counts failures from zero
+        self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0  # After such an end, a resume counts failures from zero.
         search.budget.forgive_failures(self.space.limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle to None. Ray Tune pickles its searcher for a restore that nothing here relies on."""
+        """Pickle the controller as None. Ray Tune pickles its searcher so that it can restore a run; sweeps never restores one."""
         return type(None), ()
 
     # Start trials
 
     @_keep_error
     def start_trial(self) -> str | None:
-        """Start the next trial and return its id, or return None if none starts now but one may start later.
+        """Start the next trial and return its id. Return None if no trial starts now but one may start later.
 
         Raises:
             StopIteration: No more trials start.
         """
         if self._paused:
-            self._poll()  # Ray Tune does not poll while it waits for a trial and none runs.
+            self._poll()  # Ray Tune does not call `poll` while no trial runs and it waits for one.
             if self._paused and self.reason is None:
                 return None
         if self.scheduler.perturbs:
@@ -147,18 +148,21 @@ class SweepController:
         return self.trials.start(trial)
 
     def _stop_paused(self) -> None:
-        """Stop the paused trials, because no other trial is left that could let them continue. A resumed sweep may continue them."""
+        """Stop the paused trials, unless the sweep itself stops. No other trial is left whose results could let them continue.
+
+        A resumed sweep may continue them.
+        """
         for number, rung in () if self.reason else tuple(self.search.view.paused.items()):
             self._end_without_run(number, State.PRUNED, f"{self.space.scheduler.name} at step {rung}")
 
     def _start_population(self) -> deque[str]:
-        """Start all members of a population, which take turns on the workers. Interrupted members come first, ordered by their progress."""
+        """Start all members of a population; they take turns on the workers. Interrupted members come first, the least advanced first."""
         started: deque[str] = deque()
         waiting = [self.study_store.live_trial(number) for number in sorted(self.search.interrupted)] if not self.reason else []
         for live in waiting:
             step = live.checkpoint.step if live.checkpoint else 0
             undecided = step == live.steps and step in self.scheduler.rungs() and step > live.decided_rung
-            if undecided:  # The last driver died before it decided.
+            if undecided:  # The last driver died before it decided about this step.
                 self.trials.perturb(live, step)
         for live in sorted(waiting, key=lambda t: (t.decided_rung, t.trial.number)):
             self.search.interrupted.remove(live.trial.number)
@@ -168,13 +172,16 @@ class SweepController:
         return started
 
     def finish_leftover_trials(self) -> None:
-        """End the trials of an earlier driver that have trained to their end. Call this before Ray Tune asks for trials."""
+        """End interrupted trials that have reached `max_t`, or that the scheduler stops at their last step.
+
+        Call this before Ray Tune asks for trials.
+        """
         if self._interrupted():
             self.stop("interrupted", State.RUNNING)
             return
         for number in list(self.search.interrupted):
             live = self.study_store.live_trial(number)
-            # With several ranks, one of them may not have written its part of the last checkpoint. Only whole checkpoints count.
+            # With several ranks, one rank may not have written its part of the last checkpoint, so the last complete checkpoint counts.
             steps = live.steps if live.trial.shape.workers == 1 else live.checkpoint.step if live.checkpoint else 0
             if self.scheduler.max_t is not None and steps >= self.scheduler.max_t:
                 state, reason = State.COMPLETE, None
@@ -183,20 +190,20 @@ class SweepController:
             else:
                 continue
             self._end_without_run(number, state, reason)
-        self._check_budgets()  # The earlier driver may have died because it had spent a budget.
+        self._check_budgets()  # The earlier driver may have spent a budget and died before it stopped the sweep.
 
     # Follow trials
 
     @_keep_error
     def on_trial_progress(self, trial: str, progress: Progress) -> Action:
-        """Record a trial's progress. At a rung, decide and answer the trial.
+        """Record a trial's progress. If the trial waits at a rung, decide whether it continues, and send it the decision.
 
         Args:
             trial: The trial's id.
             progress: The progress since the last call.
 
         Returns:
-            STOP if the trial has ended.
+            STOP if the trial has ended or was paused, else CONTINUE.
         """
         if trial not in self.running:
             return Action.STOP
@@ -220,7 +227,7 @@ class SweepController:
         return self._decide(trial, progress.rung)
 
     def _decide(self, trial: str, rung: int) -> Action:
-        """Decide about a trial at a rung, and answer the trial."""
+        """Decide whether a trial that waits at a rung continues, and send the trial the decision."""
         if self.scheduler.needs_checkpoint and not self._has_checkpoint(trial, rung):
             return Action.STOP if trial not in self.running else Action.CONTINUE
         if self.scheduler.perturbs:
@@ -236,7 +243,7 @@ class SweepController:
         return action
 
     def _has_checkpoint(self, trial: str, step: int) -> bool:
-        """Return whether a trial reported the checkpoint that the scheduler needs at a rung. If not, refuse the sweep or fail the trial."""
+        """Return whether a trial reported the checkpoint that the scheduler needs at a rung. If not, end the sweep or fail the trial."""
         live = self.study_store.live_trial(self.running[trial].trial.number)
         if step <= live.decided_rung or (live.checkpoint is not None and live.checkpoint.step == step):
             return True
@@ -263,7 +270,7 @@ class SweepController:
             self.stop("interrupted", State.RUNNING)
         elif limits.timeout is not None or limits.max_gpu_hours is not None:
             self._check_budgets()
-        if (error := self._monitor.prefit_error()) is not None and not self.search.budget.ended:  # It concerns all trials.
+        if (error := self._monitor.prefit_error()) is not None and not self.search.budget.ended:  # The error concerns all trials.
             self.refuse(error)
         if self._monitor.pool_was_restarted():
             self._restart_trials()
@@ -277,7 +284,7 @@ class SweepController:
             self._publish_status(self.status())
 
     def _handle_command(self, command: Command) -> None:
-        """Carry out a command from outside.
+        """Carry out a command that a user sent with `sweeps.controller.commands.send`.
 
         Raises:
             CommandError: The command cannot be carried out.
@@ -295,7 +302,7 @@ class SweepController:
                 raise CommandError("this version of sweeps cannot enqueue a configuration")
 
     def _check_budgets(self) -> None:
-        """Stop the sweep if it has reached a limit and trials are left."""
+        """Stop the sweep if it has reached a limit of the space file and has trials left."""
         budget, limits = self.search.budget, self.space.limits
         if len(budget.ended) >= self.search.queue.known_total:
             return
@@ -307,11 +314,11 @@ class SweepController:
         used += [(live.seconds, live.trial) for live in map(self.study_store.live_trial, self.search.interrupted)]
         gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
         if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
-            # If failures spent the limit, the running trials stay resumable, because they did not fail.
+            # If the limit is one on failures, the running trials stay resumable, because they did not fail.
             self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
 
     def refuse(self, error: InputError) -> None:
-        """End the sweep because of an error in the space file that only a trial could show."""
+        """End the sweep because of an error in the space file that appears only when a trial runs."""
         self.refused = self.refused or error
         self.stop("bad input", State.RUNNING)
 
@@ -325,7 +332,7 @@ class SweepController:
 
     @_keep_error
     def on_runner_lost(self, trial: str) -> None:
-        """Fail a trial because Ray Tune does not restart its runner any more."""
+        """Record a trial as failed, because Ray Tune no longer restarts its runner."""
         if trial in self.running:
             limit = self.space.limits.max_failures
             self.pool.cancel.remote(trial)
@@ -336,7 +343,7 @@ class SweepController:
     def _finish(
         self, trial: str, state: State, error: str | None, reason: str | None = None, final: dict[str, float] | None = None
     ) -> None:
-        """Record the end of a trial, release it, and check whether it ends the sweep."""
+        """Record the end of a trial, release the trial in the pool, and check whether the sweep ends now."""
         if state is State.PRUNED and reason is None:
             reason = self.reason
         self._stop_requested.discard(trial)
@@ -349,7 +356,7 @@ class SweepController:
             self._check_budgets()
 
     def _end_without_run(self, number: int, state: State, reason: str | None) -> None:
-        """Record the end of an interrupted or paused trial that does not run again."""
+        """Record the end of an interrupted or paused trial without running it again."""
         if number in self.search.interrupted:
             self.search.interrupted.remove(number)
         trial = self.study_store.live_trial(number).trial
@@ -357,11 +364,11 @@ class SweepController:
         self._finish(trial.id, state, None, reason)
 
     def stop(self, reason: str, state: State) -> None:
-        """Start no more trials, and end the running ones.
+        """Start no more trials, and end the running trials.
 
         Args:
-            reason: Why the sweep stops.
-            state: State of the trials that run now. RUNNING leaves them resumable; PRUNED counts them as stopped.
+            reason: Reason why the sweep stops.
+            state: State to record for the trials that are running. With RUNNING, a resume continues them; with PRUNED, they have ended.
         """
         if self.reason is None:
             self.reason, self._unfinished_state = reason, state
@@ -370,9 +377,9 @@ class SweepController:
     def close(self) -> None:
         """Record the end of all running trials.
 
-        If a budget is spent, the trials of an earlier driver that were not continued are pruned like the running ones.
+        If `stop` was called with PRUNED, interrupted and paused trials that this driver did not continue are recorded as PRUNED too.
         """
-        # If the study could not be written, it may still be unwritable. It then has the same content as after a kill.
+        # If an earlier write to the study failed, this one may fail too. The study is then the same as after a killed driver.
         with contextlib.nullcontext() if self.error is None else contextlib.suppress(Exception):
             for trial in list(self.running):
                 self._finish(trial, State.RUNNING, None)
@@ -384,9 +391,9 @@ class SweepController:
         self.trials.close()
 
     def publish_stage(self, stage: str | None) -> None:
-        """Publish the status of the sweep. `stage` says what it is doing when it is not running trials."""
+        """Publish the status of the sweep. `stage` is the current phase if no trials run, such as "exporting the winner"."""
         self._publish_status(self.status(stage))
 
     def status(self, stage: str | None = None) -> SweepStatus:
-        """Return the current status of the sweep. `stage` says what it is doing when it is not running trials."""
+        """Return the current status of the sweep. `stage` is the current phase if no trials run, such as "exporting the winner"."""
         return self.progress.status(self.reason, stage)

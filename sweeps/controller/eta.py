@@ -1,8 +1,8 @@
-"""Estimate how long a sweep still takes. Pure; no I/O and no clock.
+"""Estimate how long a sweep still takes. The functions are pure: they do no I/O and read no clock.
 
 The mean duration of a trial is misleading. Trials run in parallel, the scheduler stops most of them early, the survivors hold their
-workers, and the first trials wait for processes to start. The estimate therefore uses two sources. Trials that have not started follow
-the recent interval between ends of trials. Running trials follow the pace of their own reports to the steps at which they can end.
+workers, and the first trials wait for processes to start. The estimate therefore uses two sources. For trials that have not started, the
+source is the recent interval between the ends of trials. For running trials, it is the pace of each trial's own reports.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Number of ended trials that an interval needs at least.
+# The interval is computed only if at least this many trials have ended.
 MIN_ENDED = 3
-# The interval is the mean over the later half of the ended trials, but over at least this many.
+# The interval is the mean over the later half of the ended trials, but over at least this many trials.
 MIN_WINDOW = 8
 
 
@@ -21,8 +21,8 @@ class TimeLeft:
     """Estimated time left.
 
     Attributes:
-        seconds: Seconds from now on.
-        how: How the time was estimated, as a text for people.
+        seconds: Seconds until the sweep ends.
+        how: Text for the user that says how the time was estimated.
         at_most: True if `seconds` is an upper bound and not an estimate.
     """
 
@@ -37,27 +37,28 @@ class RunningTrial:
 
     Attributes:
         seconds: Seconds since the trial started.
-        time_to_stops: Seconds to the next step at which the trial can end, and to the step at which it certainly ends; None if unknown.
+        time_to_stops: Two durations in seconds: until the next step at which the trial can end, and until the step at which it must end.
+            None if they are unknown.
     """
 
     seconds: float
     time_to_stops: tuple[float, float] | None = None
 
     def time_left(self, usual: float) -> float:
-        """Return the seconds that the trial still takes.
+        """Return the estimated number of seconds until the trial ends.
 
-        This is halfway between the earliest and the latest end. If these are unknown, it is the rest of the usual duration.
+        The estimate is halfway between the earliest and the latest end. If these are unknown, it is the rest of the usual duration.
         """
         return sum(self.time_to_stops) / 2 if self.time_to_stops else max(0.0, usual - self.seconds)
 
 
 def time_to_stops(first: tuple[int, float], last: tuple[int, float], stops: Sequence[int], now: float) -> tuple[float, float] | None:
-    """Return the seconds to the next and to the last step at which a trial can end, from the pace of its reports.
+    """Estimate the seconds until the next and until the last step at which a trial can end, from the pace of its reports.
 
     Args:
         first: Step and time of the trial's first report.
         last: Step and time of the trial's latest report.
-        stops: Steps at which the trial can end, ascending. The trial certainly ends at the last one.
+        stops: Steps at which the trial can end, ascending. The trial must end at the last of them.
         now: Current time.
 
     Returns:
@@ -74,10 +75,10 @@ def time_to_stops(first: tuple[int, float], last: tuple[int, float], stops: Sequ
 def time_left(
     now: float, total: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], at_once: int, timeout: float | None
 ) -> TimeLeft | None:
-    """Estimate the time left of a sweep.
+    """Estimate the time until a sweep ends.
 
     Args:
-        now: Seconds since the sweep started. All other times have the same origin.
+        now: Seconds since the sweep started. All other times are also in seconds since then.
         total: Number of trials in the whole sweep, including those that have ended.
         ended: (start, end) of each ended trial, ordered by end.
         running: The running trials.
@@ -108,7 +109,8 @@ def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Se
     else:
         every, count = interval
         rests = [r.time_left(every * at_once) for r in running]
-        # At the end, one long trial runs alone while the other slots are idle. On average, this lasts half of its extra time.
+        # At the end, one long trial may run while the other slots are idle. On average, this takes half of the time by which that trial is
+        # longer than the others.
         longest = max(end - begin for begin, end in ended[-count:])
         tail = max(0.0, longest - every * at_once) * (1 - 1 / at_once) / 2
         seconds = max([not_started * every + sum(rests) / at_once + tail, *rests])
@@ -129,7 +131,7 @@ def mean_interval(ends: Sequence[float], at_once: int) -> tuple[float, int] | No
         at_once: Number of trials that run in parallel.
 
     Returns:
-        The interval and its window, or None if too few trials have ended.
+        The interval and the number of ends, or None if too few trials have ended.
     """
     if len(ends) < max(MIN_ENDED, at_once + 1):
         return None

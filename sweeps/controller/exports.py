@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sweeps.study.study_store import StudyStore
 
 
-# Options that cannot be combined: each names the trials, or the model, to export.
+# Pairs of options that cannot be combined.
 EXCLUSIVE = (
     ("--trial", "--top"),
     ("--trial", "--pareto"),
@@ -41,7 +41,7 @@ class Written:
     """Result of one export.
 
     Attributes:
-        path: Folder of the bundle. If the trainer has no `load`, folder of the checkpoint.
+        path: Folder of the bundle. If the trainer has no `load`, this is the folder of the exported checkpoint.
         notes: Notes for the user.
     """
 
@@ -66,10 +66,10 @@ def export(
     Args:
         sweep: The sweep's folder.
         trial: Id of the trial to export. The default is the best trial.
-        top: Number of the best trials to export.
+        top: Number of trials to export, the best first.
         pareto: Export all trials of the Pareto front. This needs several objectives.
-        refit: Train the trial again on the train and valid rows together, for as many steps as its model had. The training runs on the
-            cluster of the sweep.
+        refit: Train the trial again on the train and valid rows together, for as many steps as the exported model was
+            trained. The training runs on the cluster of the sweep.
         latest: Export the latest checkpoint of each trial instead of the best checkpoint.
         output: Folder to write. The default is SWEEP/exports/ID, with the suffix `-refit` or `-latest`. With `top` or `pareto`, each
             trial gets a subfolder.
@@ -97,7 +97,7 @@ def export(
 
 @dataclass(frozen=True)
 class _Export:
-    """One call of `export`. The attributes that `export` does not explain are the sweep's folder, its space, and the roots of its code."""
+    """One call of `export`. `folder` is the sweep's folder, `roots` are folders of the user's modules; see `export` for the options."""
 
     folder: Path
     space: Space
@@ -153,7 +153,7 @@ class _Export:
         return SweepFolder(self.folder).exports / f"{format_trial_id(number)}{suffix}"
 
     def _step_and_value(self, number: int) -> tuple[int | None, float | None]:
-        """Return the step and the value of the model that an export of a trial would contain."""
+        """Return the step and the value of the model that `export` would write for a trial."""
         from sweeps.bundle import export as trial_export
 
         result = self.store.results()[number]
@@ -162,7 +162,7 @@ class _Export:
         return step, None if step is None else trial_export.worth(self.store, number, step)
 
     def _write_one(self, number: int, target: Path) -> Written:
-        """Export one trial to a folder. If the export fails, the folder is not created."""
+        """Export one trial to a folder. If the export fails, the folder does not exist afterwards."""
         work = part_of(target)
         try:
             work.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ class _Export:
         finally:
             shutil.rmtree(work, ignore_errors=True)
             if target.parent == SweepFolder(self.folder).exports and not target.exists():
-                with contextlib.suppress(OSError):  # other exports are in the folder
+                with contextlib.suppress(OSError):  # The folder is not empty, because it holds other exports.
                     target.parent.rmdir()
 
     def _write_bundle(self, number: int, work: Path, target: Path) -> Written:
@@ -240,13 +240,13 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
         bundle: A bundle that `export` wrote.
         name: Name of the registered model.
         alias: Alias to move to the new version; see `sweeps.tracking.mlflow.registry.register`.
-        force: Move the alias without a comparison with its current version.
+        force: Move the alias even if the version that holds it now has a better value.
 
     Returns:
         Messages for the user, one for each action.
 
     Raises:
-        InputError: The folder holds no bundle, or the sweep has no run in MLflow.
+        InputError: The folder holds no bundle, or MLflow has no run of the sweep.
         SweepsError: MLflow does not answer.
     """
     from sweeps.bundle import integrity

@@ -21,8 +21,8 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     Args:
         folder: The sweep's folder.
         trial_id: Id of the trial.
-        rank: The only rank to read; None reads all.
-        follow: Wait for more lines while the trial runs.
+        rank: Rank whose log is read; None reads the logs of all ranks.
+        follow: True to wait for new lines while the trial runs.
 
     Raises:
         InputError: There is no such trial or rank.
@@ -55,11 +55,11 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
 
     Args:
         file: The log.
-        offsets: How many bytes of each log were read. This function updates it.
-        ended: True if the log is complete. If not, an unfinished last line is left for the next call.
+        offsets: Number of bytes that were read of each log. This function updates the number.
+        ended: True if the log is complete. If False, an unfinished last line is left for the next call.
     """
     with file.open("rb") as opened:
-        start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))  # A large log is shortened.
+        start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))  # A log that grows too large is cut, so it may be shorter now.
         new = opened.read()
     complete = len(new) if ended else new.rfind(b"\n") + 1
     offsets[file] = start + complete
@@ -67,7 +67,7 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
 
 
 def _log_files(logs: Path) -> list[Path]:
-    """Return the log files of a trial, ordered by rank. Links and pipes are skipped, because the folder may come from a stranger."""
+    """Return the log files of a trial, ordered by rank. Links and pipes are skipped, because another user may have made the folder."""
     if logs.is_symlink() or logs.parent.is_symlink() or logs.parent.parent.is_symlink():
         return []
     files = [path for path in logs.glob("rank-*.log") if re.fullmatch(r"rank-\d{1,9}", path.stem)]

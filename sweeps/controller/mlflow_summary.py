@@ -1,4 +1,4 @@
-"""Add the place of a sweep in MLflow to its result, and send MLflow the events that it missed."""
+"""Add the place of a sweep in MLflow to the sweep's result, and send MLflow the events that MLflow has missed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sweeps.tracking import MlflowTracker
 from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted
 from sweeps.tracking.history import TrialHistory
 
-# Start of the note that says what MLflow missed.
+# Beginning of the note in a result that says that MLflow missed events.
 MISSED = "MLflow at "
 
 
 def sweep_started(folder: Path, space: Space, fingerprint: str, git: Mapping[str, str], time: float, resumed: bool) -> SweepStarted:
-    """Return the first event of a driver.
+    """Return the event with which a driver announces the sweep to the trackers.
 
     Args:
         folder: The sweep's folder.
         space: The sweep's space.
         fingerprint: Hash of the data.
-        git: See `provenance.git`.
-        time: Seconds since the epoch.
+        git: State of the Git repository, as `provenance.git` returns it.
+        time: Time of the event, in seconds since the epoch.
         resumed: True if an earlier driver may have started trials.
     """
     history = TrialHistory(folder, space, (storage.place_of(folder) or (None,))[0]) if resumed else None
@@ -48,7 +48,7 @@ def send_again(
     best: Trial | None,
     others: Collection[int] = (),
 ) -> SweepResult:
-    """Send everything to MLflow that it may have missed of a sweep that ended. The sweep does not change.
+    """Send MLflow all events of an ended sweep that it may have missed, and update the note in the result.
 
     Args:
         tracker: The MLflow tracker.
@@ -56,13 +56,13 @@ def send_again(
         space: The sweep's space.
         fingerprint: Hash of the data.
         result: The sweep's result, as `add_mlflow` wrote it.
-        best: The best trial.
+        best: The best trial; None if there is none.
         others: Numbers of the trials that an earlier driver may have put on the Pareto front.
 
     Returns:
-        The result, see `add_mlflow`.
+        The updated result, as `add_mlflow` returns it.
     """
-    ended = result.mlflow.get("ended") or SweepFolder(folder).result.stat().st_mtime  # drivers before 2026-11-22 did not write `ended`
+    ended = result.mlflow.get("ended") or SweepFolder(folder).result.stat().st_mtime  # Drivers before 2026-11-22 did not write `ended`.
     notes = tuple(note for note in result.notes if not note.startswith(MISSED))
     before = {name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")}
     result = dataclasses.replace(result, notes=notes, mlflow=before)
@@ -76,17 +76,17 @@ def send_again(
 
 
 def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ended: float) -> SweepResult:
-    """Return the result with its place in MLflow, and with a note if MLflow missed anything. Write it to the sweep's folder.
+    """Add the place in MLflow to a result, and a note if MLflow missed events. Write the result to the sweep's folder and return it.
 
     Args:
-        tracker: The MLflow tracker, which is closed.
-        complete: True if MLflow took everything that it did not refuse.
+        tracker: The MLflow tracker. It must be closed.
+        complete: True if MLflow has handled every event: it either stored or refused the event.
         result: The sweep's result.
         ended: When the search ended, in seconds since the epoch.
     """
     notes, mlflow = list(result.notes), place(tracker)
     if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
-        mlflow = dict(result.mlflow)  # the server did not answer now, but it did before
+        mlflow = dict(result.mlflow)  # The server does not answer now, but it answered an earlier driver.
     if not complete or tracker.error:
         problem = f"{MISSED}{mlflow['tracking_uri']} did not receive everything: {tracker.error or 'it did not answer'}"
         notes.append(f"{problem}; the study has everything, and this command sends it again: {resume_command(result.dir)}")
@@ -97,6 +97,6 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
 
 
 def place(tracker: MlflowTracker) -> dict[str, Any]:
-    """Return where in MLflow a sweep is, as `SweepResult.mlflow` has it."""
+    """Return the place of a sweep in MLflow: the value of `SweepResult.mlflow`."""
     to = tracker.destination
     return {"tracking_uri": without_password(to.uri), "experiment": to.experiment, "parent_run": tracker.parent}

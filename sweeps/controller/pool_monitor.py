@@ -18,24 +18,25 @@ from sweeps.execution.messages import Stage, Usage
 
 
 class PoolMonitor:
-    """State of the pool and of the data actor, as last seen by the controller.
+    """Watches the worker pool and the data actor, and keeps the latest state that they reported.
 
     Args:
         pool: Handle of the pool.
         folder: The sweep's folder. `sweeps show` reads the stages of trials from a file in it.
         data_process: Process id of the data actor; None if it runs on another machine.
-        prefit: Reference that resolves when the chains that are known before the first trial are fitted; None if there are none.
+        prefit: Ray reference that resolves when the chains that are known before the first trial are fitted; None if there are no such
+            chains.
 
     Attributes:
-        usage: The pool's latest report of what it holds and what its trials are doing; None before the first report.
+        usage: The pool's latest report: the resources that it uses, and what its trials are doing. None before the first report.
     """
 
     def __init__(self, pool: PoolHandle, folder: Path, data_process: int | None = None, prefit: Any = None):
         self.usage: Usage | None = None
         self._pool, self._stages_file = pool, SweepFolder(folder).stages
         self._data_process, self._prefit = data_process, prefit
-        self._requested_usage: Any = None  # a reference of the pool's next report
-        self._life: Any = None  # a reference that fails when the pool's process is lost
+        self._requested_usage: Any = None  # reference to the pool's next report
+        self._life: Any = None  # reference that fails when the pool's process is lost
         self._stages: dict[str, str] = {}
         self._stages_file.unlink(missing_ok=True)  # A killed driver may have left the file behind.
 
@@ -44,7 +45,7 @@ class PoolMonitor:
         return self._data_process is None or is_alive(self._data_process)
 
     def prefit_error(self) -> InputError | None:
-        """Return the error of the first chain that could not be fitted for a reason in the space file. It is returned once."""
+        """Return the error of the first chain whose fit failed because of the space file. Later calls return None."""
         if self._prefit is None or not _is_ready(self._prefit):
             return None
         reference, self._prefit = self._prefit, None
@@ -58,7 +59,7 @@ class PoolMonitor:
         return None
 
     def pool_was_restarted(self) -> bool:
-        """Return whether the pool's process was lost since the last call. Ray has then started a new one, which knows no trials."""
+        """Return whether the pool's process was lost since the last call. If so, Ray has started a new process, which knows no trials."""
         if self._life is None:
             self._life = self._pool.life.remote()
         if not _is_ready(self._life):
@@ -67,7 +68,7 @@ class PoolMonitor:
         return True
 
     def update_usage(self) -> None:
-        """Take the pool's report if there is one, and request the next."""
+        """Store the pool's report if it has arrived, and request the next report."""
         if self._requested_usage is not None and _is_ready(self._requested_usage):
             reference, self._requested_usage = self._requested_usage, None
             with contextlib.suppress(ray.exceptions.RayError):
@@ -76,11 +77,11 @@ class PoolMonitor:
         self._requested_usage = self._requested_usage or self._pool.usage.remote()
 
     def close(self) -> None:
-        """Delete the file with the stages of trials."""
+        """Delete the file that holds the stages of trials."""
         self._stages_file.unlink(missing_ok=True)
 
     def _save_stages(self, usage: Usage) -> None:
-        """Save the ids of trials that do not train yet or are silent. The study only records that they have started."""
+        """Save the ids of trials that do not train yet or are silent. The study does not have this information."""
         stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
         stages |= {trial: f"silent: {description}" for trial, description in usage.silent.items()}
         if stages != self._stages:

@@ -1,4 +1,4 @@
-"""The parts of Ray actors that the controller uses."""
+"""Types for the methods of Ray actors that the controller calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class RemoteMethod(Protocol):
     """Method of a Ray actor."""
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method and return a reference of its result, without waiting for it."""
+        """Call the method and return a reference to its result. The call does not wait for the result."""
 
 
 class PoolHandle(Protocol):
@@ -17,18 +17,18 @@ class PoolHandle(Protocol):
 
     Attributes:
         start: Start or continue a trial.
-        answer: Answer a trial that waits at a rung: continue or stop.
+        answer: Tell a trial that waits at a rung to continue or to stop.
         renew: Continue a trial that waits at a rung, with other parameters and from another checkpoint.
         forget: Release a trial whose end is recorded.
         cancel: End a trial at once, and close its gang.
         interrupt: End all trials at once.
-        usage: Return what the pool holds of the cluster, and what each trial is doing.
+        usage: Return the resources that the pool uses, and what each trial is doing.
         life: Never return; fail when the pool's process is lost.
         prefit: Fit preprocessing chains ahead of the trials.
         warm: Start workers ahead of the trials.
         configure: Pass the data actor and the labels to the pool.
-        attach: Register a runner for a trial.
-        advance: Wait for a trial's next progress.
+        attach: Register a runner for a trial, and return the number that `advance` needs. A runner is a Ray Tune trial.
+        advance: Wait until a trial has new progress, and return the progress.
         shutdown: Close all workers.
     """
 

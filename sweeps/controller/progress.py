@@ -22,12 +22,12 @@ class TrialProgress:
     Attributes:
         trial: The trial.
         began: When the trial started, in seconds since the start of the sweep.
-        configuration: Its configuration in short.
-        first_report: The first report that this driver received.
-        last_report: The latest report.
-        best: The best value of its reports.
-        best_step: The step of the best value.
-        attempt: Number of the attempt.
+        configuration: Short form of the trial's configuration, for display.
+        first_report: The first report that this driver received of the trial; None before it.
+        last_report: The latest report of the trial; None before the first report.
+        best: The best value among the trial's reports; None before the first value.
+        best_step: The step that reported the best value.
+        attempt: Number of the current attempt; above 1 if the trial lost workers.
     """
 
     trial: Trial
@@ -44,16 +44,16 @@ class SweepProgress:
     """Progress of a sweep.
 
     Args:
-        search: The search of the sweep. Trials of earlier drivers count.
+        search: The search of the sweep. Its study includes the trials of earlier drivers.
         began: When the sweep started, in seconds since the epoch.
 
     Attributes:
-        running: Running trials by id, in the order of their starts.
-        failures: Trial id and error of each failed trial, in the order of their ends.
+        running: Running trials by id, in the order in which they started.
+        failures: Trial id and error of each failed trial. The trial that failed last is the last entry.
         best: The best trial; None before the first value.
         spans: (start, end) of each trial that ended under this driver, in seconds since the start of the sweep.
         at_once: The largest number of trials that have run in parallel.
-        usage: The latest report of the pool.
+        usage: The latest report of the pool; None before the first report.
     """
 
     def __init__(self, search: SearchLoop, began: float):
@@ -82,7 +82,7 @@ class SweepProgress:
 
         Args:
             trial: The trial's id.
-            attempt: Number of the attempt that the trial is on.
+            attempt: Number of the trial's current attempt.
             reports: The new reports, in order.
         """
         running, metric, minimize = self.running[trial], self._store.objectives.metric, self._store.minimize
@@ -112,7 +112,7 @@ class SweepProgress:
         return self._store.objectives.need_one_report and self._space.repeats.count == 1
 
     def _find_best(self) -> None:
-        """Find the best value among all trials that can still win."""
+        """Set `best` to the best value among all trials that have not failed, if a single report is enough to rank a trial."""
         if not self._reports_decide:
             return
         self.best, minimize = None, self._store.minimize
@@ -127,7 +127,7 @@ class SweepProgress:
                 self._set_best(running.trial, running.best, running.best_step)
 
     def _update_best_from_ended(self) -> None:
-        """Use the best ended trial, if a single report is not enough to rank its trial."""
+        """Set `best` to the best ended trial, if a single report is not enough to rank a trial."""
         if not self._reports_decide:
             self._set_best_result(self._search.budget.best)
 
@@ -142,7 +142,7 @@ class SweepProgress:
         """Return the current status of the sweep.
 
         Args:
-            reason: Why the sweep is ending early; None if it is not.
+            reason: Reason why the sweep is ending early; None if it is not ending early.
             stage: Current phase of the sweep if no trials run.
         """
         budget, objective = self._search.budget, self._space.objective
@@ -206,7 +206,7 @@ class SweepProgress:
             return f"at rung {rung}"
         if self.usage is not None and self.usage.silent.get(r.trial.id):
             return "silent"
-        if r.last_report is not None and r.attempt == 1:  # The pool's latest report may be older than the trial's.
+        if r.last_report is not None and r.attempt == 1:  # The pool's latest report may be older than the trial's latest report.
             return Stage.TRAINING.value
         return stage.value if stage else "beginning"
 

@@ -27,7 +27,7 @@ from sweeps.search.journal_rebuild import RebuiltJournal
 from sweeps.space.saved_space import saved_space
 from sweeps.study.storage import place_of
 
-# Suffix for the name of a damaged file. A number follows.
+# Text between the name of a damaged file and a number, in the name under which the file is kept.
 DAMAGED = ".damaged-"
 
 
@@ -38,9 +38,9 @@ class Repaired:
     Attributes:
         folder: The sweep's folder.
         lines: Number of lines of the journal before the repair.
-        salvaged: The new journal and what happened to each trial; None if the journal needed no repair.
-        kept: New paths of the damaged files and folders.
-        why: Problems that were found, one line each; () if nothing was damaged.
+        salvaged: The new journal, and for each trial what the repair did with it. None if the journal needed no repair.
+        kept: Paths under which the damaged files and folders are kept.
+        why: Description of each problem that was found, in one line; () if nothing was damaged.
     """
 
     folder: Path
@@ -63,14 +63,14 @@ class Repaired:
 def repair(sweep: str | os.PathLike[str]) -> Repaired:
     """Rebuild the study of a sweep from the readable lines of its journal and from its result.
 
-    The damaged files are kept under other names. A result that is damaged or contradicts the study is renamed too, so that the sweep can be
-    resumed. If nothing is damaged, no file is changed.
+    The damaged files are kept under other names. If the result is damaged or contradicts the study, it is also renamed, so that the
+    sweep can be resumed. If nothing is damaged, no file is changed.
 
     Args:
         sweep: The sweep's folder. The sweep must not be running.
 
     Returns:
-        The problems that were found, and what was done.
+        The problems that were found, and the changes that were made.
 
     Raises:
         InputError: There is no such sweep, its study is in a database, the folder belongs to another user, or its space file cannot be
@@ -119,7 +119,7 @@ def _repair(folder: Path) -> Repaired:
 
 
 def _contradiction(folder: Path) -> str | None:
-    """Return how the study contradicts the sweep's result, or why it cannot be read; None if there is no problem."""
+    """Return how the study contradicts the sweep's result, or why the study cannot be read. Return None if there is no problem."""
     from sweeps.core.errors import DamagedStudy
     from sweeps.study import record
 
@@ -148,7 +148,8 @@ def _salvage(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) 
 def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:
     """Return the checkpoint that most likely has the best model of a trial.
 
-    This is the checkpoint from which the sweep's bundle was made, or else the latest checkpoint. None if the trial has no checkpoint.
+    This is the checkpoint from which the sweep's bundle was made. If there is no such checkpoint, it is the trial's latest checkpoint.
+    Return None if the trial has no checkpoint.
     """
     if (trial_folder := _trial_folder(folder, trial)) is None:
         return None
@@ -167,7 +168,7 @@ def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:
 
 
 def _check_owner(folder: Path) -> None:
-    """Check that this user owns the sweep's folder and the files that a repair writes, and that none of these is a symbolic link.
+    """Check that this user owns the sweep's folder and the files that a repair writes, and that none of them is a symbolic link.
 
     Raises:
         InputError: A path belongs to another user or is a symbolic link, or the journal is not a regular file.
@@ -195,7 +196,7 @@ def _damaged_name(path: Path, number: int) -> Path:
 
 
 def _next_number(folder: Path) -> int:
-    """Return a number above the numbers of all damaged files that earlier repairs have left."""
+    """Return a number that is higher than the numbers in the names of all damaged files from earlier repairs."""
     paths = [*folder.glob(f"*{DAMAGED}*"), *SweepFolder(folder).trials.glob(f"*{DAMAGED}*")]
     numbers = [int(tail) for path in paths if (tail := path.name.rpartition(DAMAGED)[2]).isdecimal()]
     return max(numbers, default=0) + 1

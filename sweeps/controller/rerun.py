@@ -1,4 +1,4 @@
-"""Run one trial of a sweep again and compare the reports, bit by bit."""
+"""Run one trial of a sweep again, and compare its new reports with its reports in the sweep, bit by bit."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from sweeps.execution.messages import Progress
     from sweeps.study.record import TrialRecord
 
-# The step and the metrics of each report.
+# A trial's reports: the step and the metrics of each.
 Reports = tuple[tuple[int, Mapping[str, float]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A trial before and now.
+    """The reports of a trial in the sweep and in the new run.
 
     Attributes:
         trial: The trial's id.
-        before: Reports of the trial in the sweep: the metrics of objectives and constraints, or all metrics if only costs count.
-        now: The same of the new run.
-        error: Why the loop failed now; None if it did not.
+        before: Reports of the trial in the sweep, with the metrics of objectives and constraints. All metrics, if these are only costs.
+        now: Reports of the new run, with the same metrics.
+        error: Error of the loop in the new run; None if the loop did not fail.
         failed: True if the trial failed in the sweep.
     """
 
@@ -53,12 +53,12 @@ class Comparison:
 
     @property
     def difference(self) -> tuple[int, str] | None:
-        """The first step, and its first metric, at which a value differs or is missing; None if all values are equal, bit by bit."""
+        """The first step at which a value differs or is missing, and the first such metric; None if all values are equal, bit by bit."""
         return first_difference(self.before, self.now)
 
     @property
     def equal(self) -> bool:
-        """True if both runs had the same reports and the same end."""
+        """True if both runs had the same reports, and both failed or neither failed."""
         return self.difference is None and (self.error is not None) == self.failed
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +82,10 @@ class Comparison:
 
 
 def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
-    """Return the first step, and its first metric, at which two runs differ bit by bit. NaN equals NaN."""
+    """Return the first step at which two runs differ bit by bit, and the first metric that differs. NaN equals NaN.
+
+    Return None if the runs do not differ.
+    """
     a, b = dict(before), dict(now)
     for step in sorted(a.keys() | b.keys()):
         then, again = a.get(step, {}), b.get(step, {})
@@ -93,14 +96,14 @@ def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
 
 
 def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = None) -> Comparison:
-    """Run a trial of a sweep again, with the same parameters, seed, data and number of workers, and compare its reports.
+    """Run a trial of a sweep again and compare its reports. The parameters, seed, data and number of workers are the same.
 
     Neither the study nor MLflow changes.
 
     Args:
         sweep: The sweep's folder.
         trial: The trial's id. A trial that was stopped or interrupted runs up to the step where it stopped.
-        address: Address of a Ray cluster. By default, Ray runs where the sweep started.
+        address: Address of a Ray cluster. The default is the address with which the sweep started.
 
     Raises:
         InputError: There is no such sweep or trial, the data has changed, or the trial can never run here.
@@ -129,7 +132,7 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
 
 
 def _refuse_unrepeatable(trial: TrialRecord) -> None:
-    """Refuse a trial that cannot be repeated.
+    """Raise an error if a trial cannot be repeated.
 
     Raises:
         InputError: The trial never ran, reported nothing, or continued from checkpoints of other trials.
@@ -147,17 +150,17 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
 
 @contextlib.contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder in a sweep's folder, locked like the folder of a running sweep. All output goes to a log in it.
+    """Make a temporary folder in a sweep's folder, locked like the folder of a running sweep. Output goes to a log file there.
 
     Args:
-        folder: The sweep's folder. Every node of a cluster must see it.
+        folder: The sweep's folder. Every node of a cluster must be able to read it.
     """
     from sweeps.core.folder_lock import FolderLock
 
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
-        shutil.copy(SweepFolder(folder).origin, scratch)  # Nodes of a cluster look for this file to check that they see the folder.
-        stack.callback(FolderLock(scratch).release)  # A resume deletes such folders, unless they are locked.
+        shutil.copy(SweepFolder(folder).origin, scratch)  # Each node of a cluster reads this file to check that it sees the folder.
+        stack.callback(FolderLock(scratch).release)  # A resume deletes scratch folders that are not locked.
         stack.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
         yield scratch
 
@@ -165,14 +168,14 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 def _compare(
     session: SweepSession, trial: Trial, result: Result, reports: tuple[Report, ...], metrics: tuple[str, ...], fingerprint: str | None
 ) -> Comparison:
-    """Run a trial again and compare.
+    """Run a trial again and compare its reports with the first run.
 
     Args:
         session: The session to run in.
         trial: The trial.
-        result: How the trial ended before.
+        result: Result of the trial in the sweep.
         reports: Reports of the first run of the trial.
-        metrics: Metrics to compare; none stands for all.
+        metrics: Names of the metrics to compare; () compares all metrics.
         fingerprint: Fingerprint of the sweep's data.
     """
     new_reports, end = train_once(session, trial, fingerprint)
@@ -186,7 +189,7 @@ def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str
 
 
 def _missing_value(objectives: Objectives, state: State | None, reports: list[Report]) -> str | None:
-    """Return why the study counts a trial as failed although its loop ended normally; None if the trial did not fail."""
+    """Return why the study would record a trial as failed although its loop ended normally; None if it would not."""
     curve = tuple((r.step, math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan)) for r in reports)
     others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.reported_metrics[1:]}
     missing = objectives.score(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing
@@ -197,7 +200,7 @@ def train_once(session: SweepSession, trial: Trial, fingerprint: str | None) -> 
     """Train one trial outside of any sweep. The trial stops at the first rung of the session's job.
 
     Args:
-        session: The session. Its folder gets a folder `trial` for the trial, and `prepared` for the data.
+        session: The session. In its folder, this function creates `trial` for the trial's files and `prepared` for the data.
         trial: The trial.
         fingerprint: Fingerprint of the sweep's data; None if it is not known.
 

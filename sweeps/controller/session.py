@@ -1,4 +1,4 @@
-"""Start Ray, the pool and the data actor, and shut them down: the one place for `run`, `resume`, `rerun` and `export --refit`."""
+"""Start Ray, the pool and the data actor, and shut them down. `run`, `resume`, `rerun` and `export --refit` use this module."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def prepare_ray(address: str | None) -> None:
     """Prepare this process for Ray: check that the cluster answers, set Ray's environment, and import Ray.
 
     Args:
-        address: Address of a Ray cluster; None if Ray is started on this machine.
+        address: Address of a Ray cluster; None to start Ray on this machine.
 
     Raises:
         InputError: The cluster cannot be reached.
@@ -44,25 +44,25 @@ def prepare_ray(address: str | None) -> None:
         cluster.reach(address)
         cluster.prepare_authentication(address)
     logging_setup.set_environment()
-    import ray  # noqa: F401 - Ray sets up its logging when it is imported, and only then can the logging be redirected.
+    import ray  # noqa: F401 - Importing Ray sets up its logging, and the logging can be redirected only afterwards.
 
 
 class SweepSession:
-    """Ray, the pool and the data actor of one space, from their start to their end. Use it in a `with` statement.
+    """Starts Ray, the pool and the data actor of one space, and shuts them down. Use a session in a `with` statement.
 
     Args:
         space: The space. Its shapes are the shapes that trials may have.
         folder: Folder for prepared data.
         roots: Folders of the user's modules.
-        address: Address of a Ray cluster. None starts Ray on this machine, unless this process is connected to one.
-        job: Fields of `Job` that differ from what `job_of` derives from the space.
-        max_failures: How often a trial may lose its workers.
+        address: Address of a Ray cluster. None starts Ray on this machine, unless this process is already connected to Ray.
+        job: Values for fields of `Job` that replace the values from `job_of`, by field name.
+        max_failures: Number of times that a trial may lose its workers before the trial fails.
         train_and_valid: Train on the rows of train and valid together; see `sweeps.data.data_actor`.
 
     Attributes:
-        cluster: The Ray that the session runs on.
+        cluster: The Ray cluster that the session runs on.
         pool: Handle of the pool.
-        dataset: What is known of the data, once it is loaded.
+        dataset: Information about the data; set by `load_data`.
         data_process: Process id of the data actor; None if it runs on another machine.
 
     Raises:
@@ -109,7 +109,7 @@ class SweepSession:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Shut everything down. After an error, processes are killed and not waited for."""
+        """Shut everything down. After an error, processes are killed, and the session does not wait for them to end."""
         try:
             if kind is None:
                 self.close_workers()
@@ -141,7 +141,10 @@ class SweepSession:
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:
-        """Start the workers of trials of these shapes while the data is read. On a shared cluster, reading it needs the CPUs first."""
+        """Start the workers of trials of these shapes while the data is read.
+
+        On a shared cluster, do nothing, because reading the data needs the CPUs.
+        """
         if self.cluster.ours:
             self.pool.warm.remote(shapes)
 
@@ -168,9 +171,9 @@ class SweepSession:
         return self.dataset
 
     def _without_data(self, fingerprint: str | None) -> DatasetInfo:
-        """Return the dataset information for a loop that reads its own data. Its fingerprint is the fingerprint of the loop's code.
+        """Return the dataset information for a loop that reads its own data.
 
-        Changed code only causes a note, because it may read the same data.
+        The fingerprint in the information is the fingerprint of the loop's code. If the code has changed since the sweep started, a note is logged. This is no error, because the new code may read the same data.
         """
         import ray
 
@@ -187,7 +190,7 @@ class SweepSession:
         return info
 
     def configure_pool(self) -> None:
-        """Pass the data actor and the labels to the pool. A pool that was restarted needs them again."""
+        """Pass the data actor and the labels to the pool. A pool that was restarted needs both again."""
         from sweeps.execution.messages import Labels
 
         self.pool.configure.remote(self._data_actor, Labels(self.dataset.label, self.dataset.task, self.dataset.classes))
@@ -196,10 +199,10 @@ class SweepSession:
         """Fit the chains that are known before the first trial.
 
         Args:
-            shapes: Shapes of the first trials. On a shared cluster, their workers start when no fit needs the CPUs.
+            shapes: Shapes of the first trials. On a shared cluster, the workers of these trials start as soon as no fit needs the CPUs.
 
         Returns:
-            A reference that resolves when all chains are fitted.
+            A Ray reference that resolves when all chains are fitted.
         """
         return self.pool.prefit.remote(known_fits(self.space), () if self.cluster.ours else shapes)
 
@@ -223,7 +226,7 @@ class SweepSession:
         return SweepsError(data_actor.describe_loss(self._data_actor, self.data_process))
 
     def close_workers(self) -> None:
-        """Close all workers on a shared cluster. Ray on this machine is shut down as a whole."""
+        """Close all workers on a shared cluster. Do nothing if this session started Ray, because Ray is then shut down as a whole."""
         import ray
 
         if not self.cluster.ours and not self._workers_closed:
@@ -242,7 +245,7 @@ class SweepSession:
 
 
 def job_of(space: Space, roots: tuple[str, ...]) -> Job:
-    """Return what is the same for all trials of a space.
+    """Return the settings that all trials of a space share.
 
     Args:
         space: The space.

@@ -1,4 +1,4 @@
-"""Status of a sweep at one moment: plain data that the controller publishes a few times a second."""
+"""Status of a sweep at one moment. The controller publishes such a status a few times a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sweeps.core.trial import Trial
     from sweeps.space import Space
 
-# A short form of a configuration: (name, value) pairs as they are displayed.
+# A short form of a configuration for display: (name, value) pairs.
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -33,16 +33,16 @@ class TrialRow:
 
     Attributes:
         trial: The trial's id.
-        stage: What the trial is doing, such as "waiting for workers". It is "training" from the first report on.
+        stage: What the trial is doing, such as "waiting for workers". The stage is "training" from the first report on.
         step: Number of reports so far.
         max_t: Step at which the scheduler ends the trial; None if there is no such step.
         value: Objective in the latest report; None before the first report.
-        best: Best objective of all reports; None before the first report.
+        best: Best objective among all reports of the trial; None before the first report.
         shape: Workers that the trial runs on.
         seconds: Seconds since the trial started.
-        attempt: Number of the attempt; above 1 if the trial lost workers.
+        attempt: Number of the current attempt; above 1 if the trial lost workers.
         configuration: Values of all dimensions except the workers.
-        silent: Which ranks have not reported for a long time, and where their code stands; "" if there are none.
+        silent: Text that names the ranks that have not reported for a long time, and the line of code that each is at. "" if all report.
     """
 
     trial: str
@@ -64,7 +64,7 @@ class ResourceUse:
 
     Attributes:
         name: The resource.
-        total: Amount that exists.
+        total: Amount that the cluster has.
         busy: Amount that trials and fits use.
         warm: Amount that idle workers hold for the next trial.
     """
@@ -85,16 +85,16 @@ class SweepStatus:
         goal: "minimize" or "maximize".
         states: Number of trials by state: COMPLETE, PRUNED, FAIL, RUNNING.
         total: Number of trials in the whole sweep, as known now; see `sweeps.study.repeats`.
-        best: The best trial; None before the first value, and with several objectives.
-        front: Number of trials on the Pareto front, with several objectives.
-        failure: The trial that failed last, and one line of its error.
+        best: The best trial. None before the first value, and always None with several objectives.
+        front: Number of trials on the Pareto front; 0 with a single objective.
+        failure: Id of the trial that failed last, and the last line of its error. None if no trial has failed.
         rows: The running trials, ordered by number.
-        use: Use of CPU, GPU and all resources that the sweep asks for; empty until the pool has reported.
+        use: Use of CPU, GPU and every resource that the sweep requests; empty until the pool has reported.
         fits: Number of preprocessors fitted so far.
         seconds: Seconds since the sweep started.
         left: Estimated time left; None while it is unknown.
         stage: Current phase of the sweep if no trials run, such as "exporting the winner".
-        reason: Why the sweep is ending early; None if it is not.
+        reason: Reason why the sweep is ending early; None if it is not ending early.
     """
 
     states: Counter[str] = field(default_factory=Counter)
@@ -127,7 +127,7 @@ def starting_status(space: Space, total: int, name: str, began: float, stage: st
         total: Number of trials in the whole sweep.
         name: Name of the sweep's folder.
         began: When the sweep started, in seconds since the epoch.
-        stage: What the sweep is doing, such as "reading the data".
+        stage: Current phase of the sweep, such as "reading the data".
     """
     objective, seconds = space.objective, time.time() - began
     return SweepStatus(total=total, seconds=seconds, name=name, metric=objective.metric, goal=objective.goal, stage=stage)

@@ -1,4 +1,4 @@
-"""A sweep as Python sees it: its trials, curves, study and bundle."""
+"""Read a sweep from Python: its trials, curves, study and bundle."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Best:
     Attributes:
         number: Number of the trial in the sweep: 0, 1, ...
         id: Id of the trial as the commands take it, such as `0007`.
-        value: Objective at the trial's best step. With repeats, the aggregate of their values.
-        params: The `config` of the training loop.
-        dimensions: Values of the active dimensions by name, as in the columns of `Sweep.trials`.
+        value: Objective at the trial's best step. With repeats, the aggregate of the values of all repeats.
+        params: The `config` that the training loop received.
+        dimensions: Values of the active dimensions by name, with the same names as the columns of `Sweep.trials`.
     """
 
     number: int
@@ -43,9 +43,10 @@ class Best:
 
 
 class Sweep:
-    """A sweep in its folder. It may be running, finished, killed or failed.
+    """A sweep, read from its folder. The sweep may be running, finished, interrupted, killed or failed.
 
-    Every property reads the folder again, so it is up to date while the sweep runs. Nothing is written, and only `bundle` runs user code.
+    Every property reads the folder again, so its value is up to date while the sweep runs. Nothing is written. Only `bundle` runs
+    user code.
 
     Attributes:
         folder: The sweep's folder.
@@ -72,10 +73,11 @@ class Sweep:
             - `number`.
             - `state`: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED (a resume continues the trial) or GIVEN (an initial point with a known
               result).
-            - `value`: the objective, NaN if there is none. With several objectives it is `value.METRIC`, one column for each.
+            - `value`: the objective, or NaN if the trial has no value. With several objectives, each has a column `value.METRIC`.
             - One column for each dimension that was active in any trial, such as `params.eta`. The type is Int64, float64, boolean, str or
-              object. The value is missing where the dimension was inactive.
-            - `seconds`: time on workers over all attempts.
+              object. The value is missing in the rows of trials for which the dimension
+              was inactive.
+            - `seconds`: seconds that the trial ran on workers, summed over all attempts.
         """
         running = folder_lock.is_driven(self.folder)
         study = record.read(self.folder)
@@ -94,7 +96,7 @@ class Sweep:
 
     @property
     def best(self) -> Best | None:
-        """The best trial so far. None if no trial has a value, or with several objectives."""
+        """The best trial so far. None if no trial has a value or if the sweep has several objectives."""
         study = record.read(self.folder)
         best = study.best if study is not None else None
         if study is None or best is None:
@@ -112,7 +114,7 @@ class Sweep:
         """Return the reported values of the metric by step.
 
         Args:
-            trial: Number or id of one trial, or `best`; all trials by default.
+            trial: Number or id of one trial, or `best`. By default, all trials.
 
         Returns:
             A frame with one row for each report and the columns `trial` (the number), `step` (1 for the first report) and `value` (the
@@ -132,10 +134,10 @@ class Sweep:
 
     @cached_property
     def bundle(self) -> Bundle:
-        """The bundle of the best trial, loaded together with the user code that it holds.
+        """The loaded bundle of the best trial. Loading imports the user code inside the bundle.
 
         Raises:
-            InputError: The sweep has no bundle. The message says why, and what to do.
+            InputError: The sweep has no bundle. The message gives the reason and a remedy.
             BundleError: The bundle was changed or cannot be loaded.
         """
         from sweeps.bundle.model import load_bundle
@@ -144,20 +146,20 @@ class Sweep:
 
 
 def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = None) -> Sweep:
-    """Open a sweep to read it.
+    """Open a sweep for reading.
 
     Args:
         sweep: The sweep's folder, its name in the root (or the beginning of its name), or `latest`.
         dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory.
 
     Raises:
-        InputError: There is no such sweep, or there are several.
+        InputError: No sweep matches, or several sweeps match.
     """
     return Sweep(sweep_lookup.find(Path(sweep), Path(dir or DEFAULT_ROOT)))
 
 
 def _column(values: list[Any]) -> pd.Series:
-    """Return the values of a dimension as a column of their type. None stands for a missing value."""
+    """Return the values of a dimension as a column. Its type fits the values. None in `values` is a missing value."""
     kinds = {type(v) for v in values if v is not None}
     if kinds == {bool}:
         return pd.Series(values, dtype="boolean")

@@ -1,4 +1,4 @@
-"""Find the sweep, the bundle or the trial that a user names."""
+"""Find a sweep, a bundle or a trial by the name that the user gave."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def find(sweep: str | Path, root: Path) -> Path:
     """Return the folder of a sweep.
 
     Args:
-        sweep: The sweep's folder, its name in the root, the beginning of its name, or `latest`. A name without date and time means
-            the newest sweep of that name.
+        sweep: The sweep's folder, its name in the root, the beginning of its name, or `latest`. A name without date and time
+            selects the newest sweep of that name.
         root: Root folder of all sweeps.
 
     Raises:
-        InputError: There is no such sweep, or there are several.
+        InputError: No sweep matches, or several sweeps match.
     """
     path, name = Path(sweep), str(sweep).rstrip("/")
     _refuse_long_path(name)
@@ -54,10 +54,10 @@ def find(sweep: str | Path, root: Path) -> Path:
 
 
 def bundle_of(bundle: str | Path, root: Path) -> Path:
-    """Return the folder of a bundle. Whether it holds a valid bundle is not checked.
+    """Return the folder of a bundle. This function does not check that the folder holds a valid bundle.
 
     Args:
-        bundle: The bundle's folder, or a sweep as `find` takes it, whose bundle is meant.
+        bundle: The bundle's folder, or a sweep in any form that `find` accepts. A sweep selects the bundle of its best trial.
         root: Root folder of all sweeps.
 
     Raises:
@@ -80,7 +80,7 @@ def trial_of(study: Record | None, trial_id: str) -> TrialRecord:
     """Return a trial of a study.
 
     Args:
-        study: The study; None if there is none yet.
+        study: The study; None if the sweep has not created one yet.
         trial_id: The trial's id, with or without leading zeros, or `best`.
 
     Raises:
@@ -96,7 +96,7 @@ def trial_of(study: Record | None, trial_id: str) -> TrialRecord:
 
 
 def _refuse_long_path(name: str) -> None:
-    """Refuse a name that is too long for a path on any file system."""
+    """Raise InputError if a name is too long for a path on any file system."""
     if len(os.fsencode(name)) > 4095 or any(len(os.fsencode(part)) > 255 for part in name.split("/")):
         raise InputError(Problem(f"{name[:40]}...", f"{len(name):,} characters are more than a path may have"))
 

@@ -47,7 +47,7 @@ StatusCallback = Callable[[SweepStatus], None]
 
 @dataclass
 class SweepRun:
-    """One run of a sweep by this process. The sweep is new, or an earlier process has started it.
+    """One run of a sweep in this process. The sweep is new, or an earlier process has started the sweep.
 
     Attributes:
         space: The search space.
@@ -55,7 +55,7 @@ class SweepRun:
         folder: The sweep's folder.
         first_began: When the first process started the sweep, in seconds since the epoch.
         address: Address of a Ray cluster; None starts Ray on this machine.
-        tracking_uri: MLflow tracking URI; None stands for SQLite in the root.
+        tracking_uri: MLflow tracking URI; None selects a SQLite file in the root.
         on_progress: Called with a `SweepStatus` a few times a second.
         trust: True to read pickles in the folder that this user's key has not signed.
         trackers: All trackers except MLflow.
@@ -74,20 +74,20 @@ class SweepRun:
     def __post_init__(self) -> None:
         self._publish_status = _with_stdout(self.on_progress) if self.on_progress else lambda status: None
         self._interrupt = Interrupt(f"\nstopped at once; to continue: {resume_command(self.folder)}\n")
-        self._search_loop: SearchLoop | None = None  # None until `resume`; in a new sweep, until the data is loaded
-        self._earlier_front: frozenset[int] = frozenset()  # trials on the Pareto front that an earlier process found
+        self._search_loop: SearchLoop | None = None  # None until `resume` has run, or in a new sweep until the data is loaded
+        self._earlier_front: frozenset[int] = frozenset()  # numbers of the trials on the Pareto front of an earlier process
         self._began = self.first_began  # when the sweep would have started if it had run without breaks
 
     # Resume
 
     def resume(self, changed: bool) -> SweepResult | None:
-        """Open the study, and clean up after the last process. Call this before `run`, if the sweep is not new.
+        """Open the study, and clean up after the last process. If the sweep is not new, call this before `run`.
 
         Args:
             changed: True if the limits have changed.
 
         Returns:
-            The earlier result if nothing is left to do, else None.
+            The earlier result if no work is left, else None.
         """
         with logging_setup.redirect_to_file(self.folder / "sweep.log"):
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
@@ -105,15 +105,15 @@ class SweepRun:
         return None
 
     def _earlier_result(self, search: SearchLoop, earlier: dict[str, Any], limit: str | None) -> SweepResult:
-        """Return the earlier result with a note that no trials are left. Send MLflow the events that it missed.
+        """Return the earlier result with a note that no trials are left. Send MLflow the events that MLflow has missed.
 
         Args:
             search: The search.
             earlier: The result of the last process.
-            limit: The limit that is spent now; None if there is none.
+            limit: Text for the limit that is spent now; None if no limit is spent.
         """
         reason: str | None = earlier.get("reason")
-        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # not the limit that ended the sweep
+        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # This limit did not end the sweep.
             reason = limit
         result, store = SweepResult.from_json(relocate(earlier, self.folder)), search.store
         if result.mlflow.get("missed"):
@@ -124,7 +124,7 @@ class SweepRun:
         return result.with_note(conclusion.nothing_left_note(reason))
 
     def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
-        """Return the limit that would end the resumed search before its first trial; None if there is none.
+        """Return the limit that would end the resumed search before its first trial. Return None if no limit would.
 
         Args:
             search: The search.
@@ -141,7 +141,7 @@ class SweepRun:
     # Run
 
     def run(self) -> SweepResult:
-        """Run the sweep. This process must hold the lock on the sweep's folder. All its output goes to the sweep's log meanwhile."""
+        """Run the sweep. This process must hold the lock on the sweep's folder. During the run, its output goes to the sweep's log."""
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 return self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))
@@ -172,7 +172,7 @@ class SweepRun:
         finally:
             try:
                 check_disk_space(self.folder)
-            except OSError:  # MLflow's artifacts are on the same disk by default, and a full disk stays full.
+            except OSError:  # The disk may be full, and MLflow's artifacts are on the same disk by default.
                 timeout = CLOSE_SOON
             ended = time.time() if concluded is None else concluded.ended
             result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
@@ -197,7 +197,7 @@ class SweepRun:
 
         space, max_trials = self.space, self.space.limits.max_trials
         slots = concurrency(space.shapes, session.cluster.total, max_trials)
-        at_once = space.limits.max_concurrent_trials or space.scheduler.population or slots  # PBT's members take turns on the slots.
+        at_once = space.limits.max_concurrent_trials or space.scheduler.population or slots  # A population takes turns on the slots.
         shapes = first_shapes(space, min(at_once, max_trials))
         session.warm_workers(shapes)
         search = self._load_data(session, trackers)
@@ -229,7 +229,7 @@ class SweepRun:
         return conclusion.conclude(controller, self.trust, mlflow=mlflow, fits=fits, notes=session.dataset.notes)
 
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
-        """Load the data, open the study, and tell the trackers that the sweep starts."""
+        """Load the data, open the study, and publish the start of the sweep to the trackers."""
         resumed = self._search_loop is not None
         if self.space.data.given:
             self._publish_stage("reading the data")
@@ -238,7 +238,7 @@ class SweepRun:
         search.store.record_data(info.fingerprint)
         now, git = time.time(), provenance.git(self.space.data.base)
         files = provenance.record(self.folder, self.space.data.base, self.space.search.seed, info.fingerprint, now)
-        if resumed:  # From here on, no check can refuse the resume.
+        if resumed:  # All checks that can refuse the resume are done.
             save_limits(self.folder, self.space)
             SweepFolder(self.folder).result.unlink(missing_ok=True)
         trackers.publish(mlflow_summary.sweep_started(self.folder, self.space, info.fingerprint, git, now, resumed))
@@ -247,7 +247,7 @@ class SweepRun:
         return search
 
     def _publish_stage(self, stage: str) -> None:
-        """Publish what the sweep is doing before its first trial."""
+        """Publish the current phase of the sweep. Used before its first trial starts."""
         if self._search_loop is not None:
             total = self._search_loop.queue.known_total
         else:
@@ -256,7 +256,7 @@ class SweepRun:
         self._publish_status(starting_status(self.space, total, self.folder.name, self._began, stage))
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
-        """Write the report and return its Markdown, "" if it could not be written."""
+        """Write the report and return its Markdown. Return "" if the report could not be written."""
         from sweeps import report
 
         written = report.write(self.folder, self.space, concluded.result, concluded.drawing)
@@ -267,7 +267,7 @@ class SweepRun:
         return str(written.markdown)
 
     def _save_result(self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub) -> SweepResult:
-        """Write the result to the sweep's folder, with notes about trackers that missed something."""
+        """Write the result to the sweep's folder, with a note for each tracker that missed events."""
         result = concluded.result
         for note in notes:
             result = result.with_note(note)
@@ -309,7 +309,7 @@ def _with_stdout(callback: StatusCallback) -> StatusCallback:
 def _open_search(folder: Path, space: Space) -> SearchLoop:
     from sweeps.search.search_loop import SearchLoop
 
-    # With 10,000 trials, the garbage collector takes a quarter of the time, because it scans the loaded trials again and again.
+    # With 10,000 trials, garbage collection takes a quarter of the time, because each collection scans all loaded trials.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

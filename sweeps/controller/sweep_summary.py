@@ -1,4 +1,4 @@
-"""Summarize sweeps from their folders, for `ls` and `show`. Nothing is written, and the sweeps may be running."""
+"""Summarize sweeps from their folders, for `ls` and `show`. The functions write nothing, and the sweeps may be running."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class SweepSummary:
         folder: The sweep's folder.
         state: "running", "finished", "failed", "interrupted", or "killed" if its process died.
         trials: Number of trials by state: `completed`, `pruned`, `failed`, `running` or `interrupted`. It is empty before the first
-            trial. In a running sweep, trials that do not train yet count under their stage, such as `waiting`.
+            trial. In a running sweep, trials that do not train yet are counted under the first word of their stage, such as `waiting`.
         total: Number of trials in the whole sweep, as known now; None if it is not known.
-        best: Id and value of the best trial; None before there is one.
+        best: Id and value of the best trial; None if no trial has a value yet.
         metric: Metric of the objective.
         began: When the sweep started, in seconds since the epoch.
-        result: What `--json` printed at the end; None before the end.
-        algorithm: Algorithm of the search; None if the folder does not say.
+        result: The JSON object that `sweeps run --json` printed; None if the sweep has not ended.
+        algorithm: Algorithm of the search; None if no file in the folder names it.
         stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting for workers` or
             `silent: rank 1 has not reported for 310 s; ...`. It is empty if the sweep does not run.
-        problems: What is damaged in the folder.
+        problems: Problems of damaged files in the folder.
     """
 
     name: str
@@ -58,7 +58,7 @@ class SweepSummary:
     problems: tuple[Problem, ...] = ()
 
     def state_of(self, trial: TrialRecord) -> str:
-        """Return the word for the state of a trial. If the trial does not train yet, it is the trial's stage."""
+        """Return the state of a trial in one word. If the trial does not train yet or is silent, this is the first word of its stage."""
         state = trial_state(trial, self.state == "running")
         return _first_word(self.stages.get(trial.id, "running")) if state == "RUNNING" else state
 
@@ -85,7 +85,7 @@ def trial_state(trial: TrialRecord, is_driven: bool) -> str:
 
     Args:
         trial: The trial.
-        is_driven: True if a process runs the sweep.
+        is_driven: True if a process is running the sweep.
     """
     if trial.result.given:
         return "GIVEN"
@@ -97,7 +97,7 @@ def list_sweeps(root: Path) -> list[SweepSummary]:
     """Return a summary of every sweep in a root folder; the newest comes first.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: The root folder does not exist.
     """
     if not root.is_dir():
         raise InputError(Problem("--dir", f"{root}: no such folder; `sweeps run` makes it"))
@@ -152,7 +152,7 @@ def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:
         return record.read(folder), ()
     except DamagedStudy as e:
         return None, tuple(e.problems)
-    except InputError:  # The database cannot be reached. The list still shows the other sweeps.
+    except InputError:  # The database cannot be reached. `ls` must still list the other sweeps.
         return None, ()
 
 
@@ -183,7 +183,7 @@ def _first_word(stage: str) -> str:
 
 
 def _damaged_files(folder: Path) -> Iterator[Problem]:
-    """Yield the problems of the files beside the study."""
+    """Yield the problems of the files in the folder that do not belong to the study."""
     paths = SweepFolder(folder)
     origin = read_json_object(paths.origin)
     if error := "holds no JSON object" if origin is None else origin_error(origin):

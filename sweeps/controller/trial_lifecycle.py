@@ -1,4 +1,4 @@
-"""Start, continue, pause and end trials: in the study, in the pool, for the trackers and in the live view."""
+"""Start, continue, pause and end trials. Each change is made in the study, the pool, the trackers and the live view."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class TrialLifecycle:
     """Moves trials from one state to the next.
 
     Args:
-        search: The search: the study, the queue, the sampler and the scheduler.
-        pool: Handle of the pool.
-        trackers: Gets the events of the trials.
+        search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
+        pool: Handle of the worker pool.
+        trackers: Hub that receives the events of the trials.
         began: When the sweep started, in seconds since the epoch.
 
     Attributes:
         progress: Progress of the running trials.
-        cleaner: Deletes checkpoints, if the space bounds them.
+        cleaner: Deletes checkpoints; None if the space does not limit them.
     """
 
     def __init__(self, search: SearchLoop, pool: PoolHandle, trackers: TrackerHub, began: float):
         self.progress = SweepProgress(search, began)
         self._search, self._store, self._pool, self._trackers = search, search.store, pool, trackers
         self._folder = SweepFolder(search.store.folder)
-        self._earlier_attempts: dict[str, int] = {}  # attempts of a trial under earlier drivers, by id
+        self._earlier_attempts: dict[str, int] = {}  # number of attempts under earlier drivers, by trial id
         limits = search.space.checkpoints
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
         self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
@@ -49,14 +49,14 @@ class TrialLifecycle:
 
         Args:
             trial: The trial.
-            past: What the pool needs to continue the trial; None if the trial is new.
+            past: Recorded state of a trial that continues; None if the trial is new.
         """
         folder = self._folder.trial(trial.id)
         folder.mkdir(parents=True, exist_ok=True)
         self.record_start(trial)
         self._earlier_attempts[trial.id] = past.attempts if past is not None else 0
         self._pool.start.remote(trial, str(folder), past)
-        self._store.sync()  # The pool starts the trial meanwhile.
+        self._store.sync()  # Meanwhile, the pool starts the trial.
         return trial.id
 
     def resume(self, number: int) -> str:
@@ -65,7 +65,7 @@ class TrialLifecycle:
         return self.start(live.trial, _past(live))
 
     def record_start(self, trial: Trial) -> None:
-        """Record the start of a trial, without the pool."""
+        """Publish the start of a trial to the trackers, and add the trial to the running trials."""
         self._trackers.publish(TrialStarted(time.time(), trial.number, self._search.trial_at_start(trial.number)))
         self.progress.on_start(trial)
 
@@ -86,7 +86,7 @@ class TrialLifecycle:
         self._pool.forget.remote(trial)
 
     def perturb(self, live: LiveTrial, step: int) -> bool:
-        """Decide a perturbation step, and return whether the trial exploits another trial."""
+        """Make the scheduler's decision at a perturbation step. Return True if the trial takes over another trial's checkpoint."""
         if self._search.decide(live.trial.number, step).action is not Action.EXPLOIT:
             return False
         change = live.lineage[-1]
@@ -94,9 +94,9 @@ class TrialLifecycle:
         return True
 
     def perturb_running(self, trial: str, step: int) -> None:
-        """Let a trial at a perturbation step continue unchanged, or with another trial's checkpoint and new parameters."""
+        """Continue a trial that waits at a perturbation step: unchanged, or with another trial's checkpoint and new parameters."""
         live = self._store.live_trial(self.progress.running[trial].trial.number)
-        # A trial that was lost beyond this step comes to it again, but the step is decided already.
+        # A trial that lost its workers after this step reaches the step again. The decision has then been made already.
         if step > live.decided_rung and self.perturb(live, step):
             self.progress.on_change(live.trial)
             self._pool.renew.remote(live.trial, step, _past(live))
@@ -108,7 +108,7 @@ class TrialLifecycle:
         """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints."""
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)
-            # A perturbation starts a new attempt, which is not a loss.
+            # A perturbation also starts a new attempt, so attempts do not count losses.
             lost = 0 if self._search.scheduler.perturbs else live.attempts - self._earlier_attempts[running.trial.id]
             self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _past(live, max(1, lost)))
 
@@ -117,10 +117,10 @@ class TrialLifecycle:
 
         Args:
             trial: The trial's id.
-            state: The state in which the trial ends. RUNNING means that the trial can be resumed.
-            error: Why the trial failed; None if it did not.
-            reason: Why the trial was stopped; None if it was not.
-            final: Metrics of the finished model.
+            state: State of the trial at its end. RUNNING means that the trial can be resumed.
+            error: Error with which the trial failed; None if it did not fail.
+            reason: Reason why the trial was stopped; None if it was not stopped.
+            final: Metrics of the finished model; None if the loop reported none.
         """
         ended = self.progress.running[trial].trial
         result = self._search.tell(ended.number, state, error, reason, final)
@@ -138,11 +138,11 @@ class TrialLifecycle:
         cleaner.trial_ended((ended.number, ended.origin, result, Path(latest.path).name if latest else None))
 
     def close(self) -> None:
-        """Delete the last unnecessary checkpoints."""
+        """Delete the checkpoints that are still to be deleted."""
         if self.cleaner is not None:
             self.cleaner.close()
 
 
 def _past(live: LiveTrial, lost: int = 0) -> Past:
-    """Return what the pool needs to continue a trial."""
+    """Return the recorded state of a trial, from which the pool continues the trial. `lost` is the number of failed attempts."""
     return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, live.seconds, lost)

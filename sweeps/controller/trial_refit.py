@@ -1,4 +1,4 @@
-"""Train a trial again on train and valid together, for `export --refit`."""
+"""Train a trial again on the train and valid rows together, for `export --refit`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from sweeps.space import Space
 
 @contextlib.contextmanager
 def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, roots: tuple[Path, ...]) -> Iterator[Refitted]:
-    """Train a trial again on the rows of train and valid, with its parameters, seed, workers and share of the rows.
+    """Train a trial again on the train and valid rows together. Its parameters, seed, workers and share of the rows are the same.
 
-    The trial trains for as many steps as the model that an export without a refit takes. The loop sees this number as `max_t`. The
-    preprocessing chain is fitted again, on the same rows. The sweep itself does not change.
+    The trial trains for as many steps as the model that an export without a refit contains. `max_t` is this number. The
+    preprocessing chain is fitted again, on the train and valid rows. The sweep itself does not change.
 
     Args:
         folder: The sweep's folder.
@@ -52,7 +52,7 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
     trial, steps = study_store.trial(number), steps_of(study_store.results()[number])
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value, so the number of steps to train is unknown"))
-    # The sweep's time limits are for fewer rows.
+    # No time limits: the sweep's time limits were chosen for fewer rows.
     job = {"rungs": frozenset(), "max_t": steps, "trial_timeout": None, "report_timeout": None, "keep_last": True}
     address = read_origin(folder).get("address")
     prepare_ray(address)
@@ -68,7 +68,7 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
 
 
 def steps_of(result: Result) -> int | None:
-    """Return the number of steps of the model that is exported of a trial. Without a model it is the best step, or None without a value."""
+    """Return the number of steps of a trial's best model. Without a checkpoint, return the best step; None if no step has a value."""
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 
@@ -82,7 +82,7 @@ def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:
 
     Raises:
         SweepFailed: The loop failed.
-        BundleError: There is no model of the last step.
+        BundleError: The trial has no checkpoint of the last step.
     """
     if end.state is not State.COMPLETE:
         raise SweepFailed(f"trial {trial} failed when it was trained again:\n{end.error}")

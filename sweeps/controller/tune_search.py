@@ -1,4 +1,4 @@
-"""Run the search of a controller under Ray Tune."""
+"""Run the search of a controller in Ray Tune."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RUNNER_MEMORY = 16 * 2**20
 
 
 def run(controller: SweepController, at_once: int, slots: int) -> None:
-    """Run trials until the controller starts no more.
+    """Run trials until the controller starts no more trials.
 
     Args:
         controller: The controller.
         at_once: Number of trials that Ray Tune runs in parallel.
-        slots: Number of trials that fit on the cluster. The others wait for workers.
+        slots: Number of trials that fit on the cluster. Other trials wait for workers.
 
     Raises:
         SweepsError: A node ran out of memory.
@@ -58,9 +58,9 @@ def run(controller: SweepController, at_once: int, slots: int) -> None:
     try:
         tuner.fit()
     except Exception as e:
-        if controller.error is not None:  # Ray Tune has turned this error into text.
+        if controller.error is not None:  # Ray Tune has converted this error to text.
             raise controller.error  # noqa: B904 - The error has a cause of its own.
-        if LOW_ON_MEMORY in str(e):  # A cluster's memory monitor kills the light processes of Ray Tune first.
+        if LOW_ON_MEMORY in str(e):  # A cluster's memory monitor kills small processes first, such as those of Ray Tune.
             log.exception("the memory ran low")
             text = "Ray ended processes of the sweep, because a node ran low on memory. The study is safe. To continue with fewer parallel"
             hint = f"{resume_command(controller.folder)} --set limits.max_concurrent_trials=N"
