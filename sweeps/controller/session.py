@@ -173,7 +173,8 @@ class SweepSession:
     def _without_data(self, fingerprint: str | None) -> DatasetInfo:
         """Return the dataset information for a loop that reads its own data.
 
-        The fingerprint in the information is the fingerprint of the loop's code. If the code has changed since the sweep started, a note is logged. This is no error, because the new code may read the same data.
+        The fingerprint in the information is the fingerprint of the loop's code. If the code has changed since the sweep started, the
+        information contains a note. This is no error, because the new code may read the same data.
         """
         import ray
 
