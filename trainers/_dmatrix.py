@@ -33,7 +33,7 @@ def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = 
     Args:
         frame: Prepared rows.
         label: Name of the label column. None if the rows have no label.
-        threads: Number of threads that XGBoost uses. None for XGBoost's default.
+        threads: Number of threads that XGBoost uses. If None, XGBoost chooses the number.
 
     Raises:
         ValueError: A feature is not numeric.

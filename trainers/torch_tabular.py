@@ -137,7 +137,7 @@ class Architecture:
             return (out[:, 0] * self.std + self.mean).numpy()
 
     def target(self, y: torch.Tensor) -> torch.Tensor:
-        """Return labels as the loss function expects them."""
+        """Convert labels to the values and the dtype that the loss function expects."""
         if self.task == "multiclass":
             return y
         if self.task == "binary":

@@ -95,7 +95,7 @@ def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes, as Python and Ray chain them."""
+    """Yield an error, its cause, the cause of this cause, and so on. Both Ray's and Python's attributes for causes are read."""
     while error is not None:
         yield error
         error = getattr(error, "cause", None) or error.__cause__

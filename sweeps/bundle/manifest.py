@@ -58,7 +58,8 @@ class Manifest(BaseModel):
         label: name of the label column.
         task: "binary", "multiclass" or "regression". None if the sweep has no label.
         classes: original values of the label, in the order of the model's probabilities.
-        columns: raw features in the order of training. Empty if the loop read its own data; the model then gets the rows unchanged.
+        columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
+            unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
         made: facts of the sweep and the trial: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint,
             versions and commit.

@@ -174,7 +174,7 @@ class Bundle:
 
 
 def _check_length(output: Any, rows: int) -> Any:
-    """Check that a model's output has one entry for each row. Frames stay frames; other outputs become arrays."""
+    """Check that a model's output has one entry for each row, and return the output. Outputs other than frames become arrays."""
     output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
     if output.ndim and len(output) != rows:
         raise ValueError(f"predict returned {len(output)} outputs for {rows} rows")

@@ -111,7 +111,7 @@ def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
     Args:
         module: dotted name of the module.
         file: source file of the module.
-        top: source file of the top-level package. None for a namespace package, which has no `__init__.py`.
+        top: source file of the top-level package. None if this is a namespace package, which has no `__init__.py`.
     """
     if top is not None:
         return top.resolve().parent if top.name == "__init__.py" else top.resolve()

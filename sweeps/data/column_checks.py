@@ -68,7 +68,7 @@ def check_step_columns(
     Args:
         chain: the template of `space.preprocessor`.
         features: columns that reach the first step.
-        label: the label column, which no step gets; None for data without a label.
+        label: the label column, which no step gets; None if the data has no label.
         source: name of the data source, for messages.
         removed: columns of the data that do not reach any step, because they are in `data.drop` or define a split.
 

@@ -55,8 +55,8 @@ def input_column(field: pa.Field) -> InputColumn:
 def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) -> pd.Series:
     """Convert a column to the dtype that steps get. The values may have arrived with another dtype.
 
-    Integers always become floats, both in training and in prediction. Otherwise, they would become floats only if a value is missing, and
-    a step that converts numbers to text would get sometimes `1.0` and sometimes `1`.
+    Integers always become floats, both in training and in prediction. Without this rule, only a column with a missing value would become
+    floats. A step that converts numbers to text would then get `1.0` for some rows and `1` for other rows.
 
     Args:
         column: the column as it was in training.

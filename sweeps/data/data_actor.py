@@ -94,7 +94,7 @@ class _DataActor:
             seed: seed of the sweep.
             variants: see `sweeps.space.Space.variants`.
             tuned: the tuned keys of `data`.
-            before: fingerprint of the data when the sweep began. None for a new sweep.
+            before: fingerprint of the data when the sweep began. None if the sweep is new.
 
         Returns:
             The information about the data. The fingerprint covers all variants; the other fields describe the first variant.

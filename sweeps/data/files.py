@@ -170,5 +170,5 @@ def _find_remote(source: str, place: str) -> SourceFiles:
 
 
 def data_suffix(name: str) -> str | None:
-    """Return the suffix of a data file, or None for other files."""
+    """Return the suffix of a file's name if it is a suffix of data files; otherwise None."""
     return next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.lower().endswith(s)), None)

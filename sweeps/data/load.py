@@ -27,9 +27,9 @@ class Splits:
         train: rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for a regression.
         valid: rows to validate on, with the same columns.
         test: rows to test on, with the same columns. None if there is no test split.
-        label: name of the label column. None for data without a label.
-        task: "binary", "multiclass" or "regression". None without a label.
-        classes: sorted original values of the label, indexed by code. None for a regression.
+        label: name of the label column. None if the data has no label.
+        task: "binary", "multiclass" or "regression". None if the data has no label.
+        classes: sorted original values of the label, indexed by code. None if the task is a regression or there is no label.
         features: every column except the label, the dropped columns, and the columns that assign rows to splits.
         fingerprint: SHA-256 of the names, types and values of all columns in each split.
         notes: notes for the user.
@@ -109,7 +109,9 @@ def add_valid_to_train(splits: Splits) -> Splits:
 
 
 def subsample(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
-    """Return a random part of the train split. Each class keeps its share, and at least one row. The same seed gives the same rows.
+    """Return a random part of the train split. Each class keeps its share of the rows, and at least one row.
+
+    Calls with the same seed return the same rows.
 
     Args:
         train: rows with an encoded label.

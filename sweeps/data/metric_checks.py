@@ -27,7 +27,7 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
 
     Args:
         space: the search space.
-        task: the label's task. None for data without a label.
+        task: the label's task. None if the data has no label.
 
     Returns:
         The problems. The list is empty if the trainer does not list its metrics.

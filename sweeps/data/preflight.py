@@ -35,7 +35,7 @@ class SourceInfo:
 
     Attributes:
         names: column names as the sweep will use them.
-        files: the files. None for a data set that scikit-learn ships.
+        files: the files. None if the source is a data set of scikit-learn.
     """
 
     names: tuple[str, ...]
@@ -217,8 +217,8 @@ def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) ->
         most: largest number of bytes that may be read.
 
     Returns:
-        Two values. The first is the task and the classes of the label, or None if they are unknown or there is no label. The second is an
-        estimate of the number of bytes that were read.
+        Two values. The first is the task and the classes of the label. It is None if there is no label, or if the values were not read.
+        The second is an estimate of the number of bytes that were read.
 
     Raises:
         InputError: the values cannot be used.

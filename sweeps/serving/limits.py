@@ -53,7 +53,7 @@ class Phase(enum.Enum):
 
 
 def allowed(phase: Phase, limits: Limits, ending: bool) -> float | None:
-    """Return how many seconds a connection may stay in a phase; None for no limit.
+    """Return how many seconds a connection may stay in a phase. Return None if there is no limit.
 
     Args:
         phase: The phase of the connection.
