@@ -1,4 +1,4 @@
-"""Delete checkpoints that a running sweep need not keep. `retention` decides which ones."""
+"""Delete checkpoints that a sweep does not need to keep. `retention` decides which checkpoints these are."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from sweeps.study.study_store import StudyStore
 
 log = logging.getLogger(__name__)
 
-# An ended trial: (number, number of the trial that it repeats, result, name of its latest checkpoint)
+# An ended trial: (number, number of the trial that it repeats or None, result, name of its latest checkpoint or None)
 EndedTrial = tuple[int, int | None, Result, str | None]
 
 
 @dataclass(frozen=True)
 class CleanupResult:
-    """Checkpoints that were deleted, or that a dry run would delete.
+    """Number and size of the checkpoints that were deleted, or that a dry run would have deleted.
 
     Attributes:
-        checkpoints: number of deleted checkpoints.
-        trials: number of trials that lost a checkpoint.
-        bytes: total size of the deleted checkpoints.
-        left: total size in bytes of the checkpoints that stay.
+        checkpoints: Number of deleted checkpoints.
+        trials: Number of trials of which at least one checkpoint was deleted.
+        bytes: Total size of the deleted checkpoints in bytes.
+        left: Total size of the remaining checkpoints in bytes.
     """
 
     checkpoints: int = 0
@@ -40,43 +40,46 @@ class CleanupResult:
 
 
 class CheckpointCleaner:
-    """Apply a retention policy while the sweep runs.
+    """Delete the checkpoints that a retention policy does not keep, each time a trial ends.
 
-    The work happens in a thread of its own, because a slow disk takes seconds to delete a large checkpoint.
+    Checkpoints are deleted in a separate thread, because a slow disk takes seconds to delete a large checkpoint.
 
     Args:
-        folder: folder of the sweep.
-        policy: the checkpoints to keep.
-        repeats: the repeats of each configuration.
-        goals: for each objective, whether it is minimized.
-        ended: trials that ended before this driver started.
+        folder: Folder of the sweep.
+        policy: The checkpoints to keep.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
+        goals: One boolean for each objective: True if smaller values are better.
+        ended: Trials that ended before this driver started.
 
     Attributes:
-        freed: the checkpoints deleted so far.
+        freed: Number and size of the checkpoints that were deleted so far.
     """
 
     def __init__(self, folder: Path, policy: RetentionPolicy, repeats: Repeats, goals: tuple[bool, ...], ended: list[EndedTrial]):
         self.folder, self.policy, self.repeats, self.goals = SweepFolder(folder).trials, policy, repeats, goals
         self.freed = CleanupResult()
         self._ended = {trial[0]: trial for trial in ended}
-        self._files: dict[int, dict[str, int]] = {}  # sizes of checkpoints by trial; an ended trial is read only once
+        self._files: dict[int, dict[str, int]] = {}  # sizes of checkpoints, by trial and name; an ended trial's folder is read only once
         self._deleted: dict[tuple[int, str], int] = {}  # sizes of the deleted checkpoints, by trial and name
         self._thread = ThreadPoolExecutor(1, "checkpoints")
 
     @classmethod
     def of_study(cls, store: StudyStore, policy: RetentionPolicy) -> Self:
-        """Return a cleaner that knows all ended trials of a study."""
+        """Create a cleaner whose ended trials are all ended trials of a study."""
         configurations, saved = store.configurations(), store.saved()
         origins = {n: first for first, trials in configurations.trials.items() for n, _ in trials if n != first}
         ended = [(n, origins.get(n), r, saved[n][1]) for n, r in store.results().items() if r.state is not State.RUNNING]
         return cls(store.folder, policy, configurations.repeats, store.objectives.goals, ended)
 
     def trial_ended(self, trial: EndedTrial) -> None:
-        """Delete the checkpoints that are unnecessary now. Call this after the study has recorded the end of the trial."""
+        """Start to delete the checkpoints that are unnecessary now that a trial has ended.
+
+        Call this method after the study has recorded the end of the trial. The method does not wait for the deletion.
+        """
         self._thread.submit(self._clean, trial)
 
     def close(self) -> None:
-        """Read the folder once more, delete what is unnecessary, and wait until this is done."""
+        """Read all trial folders again, delete the unnecessary checkpoints, and wait until they are deleted."""
         self._thread.submit(self._clean, None)
         self._thread.shutdown()
 
@@ -95,10 +98,10 @@ class CheckpointCleaner:
         """Delete the checkpoints that are unnecessary now.
 
         Args:
-            dry_run: delete nothing.
+            dry_run: True to delete nothing, and only compute the result.
 
         Returns:
-            the checkpoints deleted so far, or that would be.
+            Number and size of the checkpoints that were deleted so far. With `dry_run`, these are the checkpoints that would be deleted.
         """
         for folder in self.folder.glob("[0-9]*"):
             if folder.name.isdigit() and (int(folder.name) not in self._ended or int(folder.name) not in self._files):

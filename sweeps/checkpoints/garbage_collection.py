@@ -1,4 +1,4 @@
-"""Delete unnecessary checkpoints of a sweep that does not run: `sweeps gc`."""
+"""Delete unnecessary checkpoints of a sweep that is not running, as the command `sweeps gc` does."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from sweeps.study.study_store import StudyStore
 def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False) -> CleanupResult:
     """Delete the checkpoints that a policy does not keep.
 
-    Trials that can be resumed keep all their checkpoints. The best trial, or the Pareto front, keeps its best checkpoints.
+    Trials that can be resumed keep all their checkpoints. The best trial always keeps its best checkpoint. With several objectives, every
+    trial on the Pareto front keeps its best checkpoint.
 
     Args:
-        folder: folder of the sweep.
-        policy: the checkpoints to keep.
-        dry_run: delete nothing.
+        folder: Folder of the sweep.
+        policy: The checkpoints to keep.
+        dry_run: True to delete nothing, and only compute the result.
 
     Returns:
-        The checkpoints that were deleted, or would be.
+        Number and size of the checkpoints that were deleted. With `dry_run`, these are the checkpoints that would be deleted.
 
     Raises:
-        InputError: the folder is not a sweep's folder.
-        SweepLocked: the sweep runs.
+        InputError: The folder is not a sweep's folder.
+        SweepLocked: The sweep is running.
     """
     space, _ = saved_space(folder)
     refuse_links(folder)
@@ -41,7 +42,7 @@ def parse_size(text: str) -> int:
     """Convert a size such as `10GB` to bytes.
 
     Raises:
-        InputError: the text is not a size.
+        InputError: The text is not a size.
     """
     try:
         return value_types.size(text)

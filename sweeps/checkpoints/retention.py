@@ -1,4 +1,4 @@
-"""Decide which checkpoints of a sweep can be deleted. Pure; no I/O."""
+"""Decide which checkpoints of a sweep can be deleted. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class TrialCheckpoints:
     """The checkpoints of one trial on disk.
 
     Attributes:
-        number: number of the trial.
-        finished: whether the trial is finished, as `TrialRanking.finished` defines it. A resume never continues a finished trial.
-        files: size in bytes of each checkpoint, by its name.
-        best: name of the checkpoint that an export uses, or None.
-        latest: name of the checkpoint that the trial would continue from, or None.
+        number: Number of the trial.
+        finished: True if the trial is finished, as `TrialRanking.finished` defines it. A resumed sweep never continues a finished trial.
+        files: Size of each checkpoint in bytes, by the checkpoint's name.
+        best: Name of the checkpoint that an export uses; None if the trial has no such checkpoint.
+        latest: Name of the latest checkpoint, from which the trial would continue; None if the trial has no such checkpoint.
     """
 
     number: int
@@ -35,9 +35,9 @@ class RetentionPolicy:
     """The checkpoints that a sweep keeps.
 
     Attributes:
-        per_trial: number of checkpoints that a finished trial keeps: its best one and its `per_trial` - 1 latest ones.
-        top: number of the best trials that keep checkpoints. None keeps them for all trials.
-        max_disk: limit in bytes for the checkpoints of all trials together. None for no limit.
+        per_trial: Number of checkpoints that a finished trial keeps: its best checkpoint and its `per_trial` - 1 latest checkpoints.
+        top: Number of finished trials that keep checkpoints, the best trials first. None if all trials keep checkpoints.
+        max_disk: Limit for the total size of all checkpoints in bytes; None if there is no limit.
     """
 
     per_trial: int = 1
@@ -47,13 +47,14 @@ class RetentionPolicy:
 
 @dataclass(frozen=True)
 class TrialRanking:
-    """The order in which the trials of a sweep deserve their checkpoints.
+    """Ranking that decides which trials keep their checkpoints.
 
     Attributes:
-        finished: numbers of the trials that have ended together with all repeats of their configuration. Until its last repeat has
-            ended, a configuration may still win with any of its trials.
-        ranked: the finished trials that have a checkpoint and can be exported, best first.
-        protected: the finished trials that always keep their best checkpoint: the winner, or the whole Pareto front.
+        finished: Numbers of the trials of configurations whose trials have all ended. Until the last repeat of a configuration has ended,
+            any trial of the configuration may still become the winner.
+        ranked: Numbers of the finished trials that have a checkpoint and can be exported, the best first.
+        protected: Numbers of the finished trials that always keep their best checkpoint: the best trial in `ranked` and the winner. With
+            several objectives, all trials on the Pareto front are protected.
     """
 
     finished: frozenset[int]
@@ -64,12 +65,12 @@ class TrialRanking:
 def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
     """Rank the finished trials of a sweep.
 
-    The final winner is always protected in time: it is either protected now, or not finished yet. The values of finished trials do
-    not change, so a finished trial can only lose places.
+    The trial that finally wins never loses its best checkpoint: now it is either protected or not finished yet. The values of finished
+    trials do not change, so a finished trial can never move up in the ranking.
 
     Args:
-        trials: all trials of the sweep. Running trials are ignored.
-        goals: for each objective, whether it is minimized.
+        trials: All trials of the sweep. Running trials are ignored.
+        goals: One boolean for each objective: True if smaller values are better.
 
     Returns:
         The ranking.
@@ -90,21 +91,21 @@ def select_deletable(
 ) -> list[tuple[int, str]]:
     """Select the checkpoints to delete, in the order of deletion.
 
-    A trial that is not finished keeps all its checkpoints, because it runs or a resume may continue it. A protected trial keeps its
-    best checkpoint whatever the policy says. The checkpoints may therefore take more than `max_disk`.
+    A trial that is not finished keeps all its checkpoints, because the trial is running or a resumed sweep may continue it. A protected
+    trial keeps its best checkpoint under every policy. The total size of the kept checkpoints may therefore exceed `max_disk`.
 
     Args:
-        trials: every trial that has checkpoints.
-        ranked: see `TrialRanking`.
-        protected: see `TrialRanking`.
-        policy: the checkpoints to keep.
+        trials: All trials that have checkpoints.
+        ranked: Numbers of the ranked trials; see `TrialRanking`.
+        protected: Numbers of the protected trials; see `TrialRanking`.
+        policy: The checkpoints to keep.
 
     Returns:
-        Pairs of trial number and checkpoint name.
+        (trial number, checkpoint name) of each checkpoint to delete.
     """
     trials = list(trials)
     place = {number: i for i, number in enumerate(ranked)}
-    # Trials that cannot win lose their checkpoints first, then the worst trials.
+    # Finished trials in the order in which they lose checkpoints: first trials that are not ranked, then ranked trials, the worst first.
     finished = sorted((t for t in trials if t.finished), key=lambda t: (place.get(t.number, len(place)), t.number), reverse=True)
     deletable: list[tuple[int, str]] = []
     remaining = {t.number: dict(t.files) for t in trials}
@@ -116,7 +117,7 @@ def select_deletable(
         total -= remaining[number].pop(name)
 
     for t in finished:
-        # A trial without a best checkpoint keeps its latest one.
+        # A trial without a best checkpoint keeps at least its latest checkpoint.
         latest = newest_checkpoints(t.files, t.latest, max(policy.per_trial - 1, int(t.best is None)))
         for name in sorted(set(t.files) - {t.best, *latest}):
             delete(t.number, name)

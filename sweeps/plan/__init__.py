@@ -1,13 +1,13 @@
-"""Predict what a sweep will do before it starts, from its space and the machine's resources. Starts nothing and reads no data.
+"""Predict what a sweep will do, from its search space and the machine's resources. Nothing is started, and no data is read.
 
-feasibility  shapes that can never run; `plan` and `run` refuse them
-cells        number of trials of each cell and of each shape
-chains       number of distinct preprocessing chains to fit
-steps        number of steps that the scheduler will spend
-workers      number of workers to start
-disk         size of all checkpoints
-summary      `Plan`, which holds all of these
-text         the plan as text for people
+feasibility  finds shapes that can never run; `sweeps plan` and `sweeps run` reject a space with such a shape
+cells        counts the trials of each cell and of each shape
+chains       counts the distinct preprocessing chains to fit
+steps        estimates the number of steps of all trials under the scheduler
+workers      counts the workers to start
+disk         estimates the size of all checkpoints
+summary      combines all predictions in a `Plan`
+text         formats a `Plan` as text for the terminal
 """
 
 from sweeps.plan.feasibility import find_infeasible_shapes, find_infeasible_shapes_here

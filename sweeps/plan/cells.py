@@ -18,7 +18,7 @@ from sweeps.space.templates import Chain, Template, dimensions
 
 
 def visiting_order(cells: Sequence[Cell]) -> Iterator[list[int]]:
-    """Yield the order of the cells in each round. `sweeps.search.cells.next_cell` visits them in the same order, one at a time."""
+    """Yield the order of the cells in each round, without end. `sweeps.search.cells.next_cell` chooses the cells in the same order."""
     order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
     return itertools.cycle((order, order[::-1]))
 
@@ -38,21 +38,21 @@ def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
 
 
 def has_conditional_grid(template: Template) -> bool:
-    """Return True if a grid is nested in an option of a choice. Its cells are visited only when the sampler takes this option."""
+    """Return True if a grid is nested in an option of a choice. The grid's cells are visited only when the sampler chooses this option."""
     choices = (dim for dim in dimensions(template) if dim.kind == "choice")
     return any(inner.is_grid for choice in choices for option in choice.options for inner in dimensions(option.value))
 
 
 def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[str] = ()) -> Template:
-    """Replace each grid in a template by the option of a cell, and resolve the conditions that the cell decides.
+    """Replace each grid in a template by the cell's option, and resolve the conditions that depend only on the cell.
 
-    A condition on a dimension of the template itself stays. A condition on another sampled dimension becomes a choice between the
-    conditional value and its absence.
+    A condition on a sampled dimension of the template itself stays unchanged. A condition on a sampled dimension outside the template
+    becomes a choice between the two outcomes of the condition.
 
     Args:
-        template: One section of the space, or several.
-        cell: Key of the chosen option, by dimension name.
-        undecided: Names of the dimensions that no cell decides.
+        template: One section of the space, or several sections.
+        cell: Key of the option in the cell, by the name of the grid dimension.
+        undecided: Names of the dimensions that are not grids, so that no cell decides their values.
     """
     own = {dim.name for dim in dimensions(template)}
 
@@ -86,7 +86,7 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
 
 
 def cell_templates(space: Space, sections: tuple[str, ...], counts: Iterable[int]) -> list[tuple[dict[str, Template], int]]:
-    """Return the distinct templates that `fix_cell` makes of some sections.
+    """Return the distinct templates that `fix_cell` returns for some sections over all cells.
 
     Args:
         space: The search space.
@@ -94,7 +94,7 @@ def cell_templates(space: Space, sections: tuple[str, ...], counts: Iterable[int
         counts: Number of trials of each cell.
 
     Returns:
-        The sections of each template by name, with the template's number of trials.
+        (template, number of trials) of each distinct template. A template maps the names of the sections to their templates.
     """
     template = {name: space.sections.get(name, ()) for name in sections}
     dims = list(dimensions(template))
@@ -117,7 +117,8 @@ class ShapeCount:
 
     Attributes:
         shape: The shape.
-        least, most: Bounds of the number of trials. They are equal unless the sampler chooses the scaling.
+        least, most: Lower and upper bound of the number of trials. The bounds differ only if the sampler influences the scaling, or if the
+            number of repeats is unknown.
     """
 
     shape: Shape
@@ -126,7 +127,7 @@ class ShapeCount:
 
 
 def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
-    """Return the number of trials of each shape, in the order of the space file.
+    """Return the number of trials of each shape, without repeats. The shapes are in the order of the space file.
 
     Args:
         space: The search space.
@@ -146,12 +147,12 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
 
 
 def add_repeats(shapes: Sequence[ShapeCount], again: int, ending: int) -> tuple[ShapeCount, ...]:
-    """Add the repeats to the number of trials of each shape. A repeat runs on the shape of the trial that it repeats.
+    """Add the repeats to the number of trials of each shape. A repeat has the same shape as the trial that it repeats.
 
     Args:
-        shapes: The result of `count_shapes`.
+        shapes: Number of trials of each shape, as `count_shapes` returns it.
         again: Number of repeats of each complete trial.
-        ending: The least number of complete trials, over all shapes.
+        ending: The smallest possible number of complete trials, over all shapes together.
     """
-    sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # otherwise the shapes of the complete trials are unknown
+    sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # if False, the shapes of the complete trials are unknown
     return tuple(ShapeCount(e.shape, e.least + again * min(e.least, ending) * sure, e.most * (1 + again)) for e in shapes)

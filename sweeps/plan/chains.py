@@ -1,4 +1,4 @@
-"""Count the distinct preprocessing chains. Each is fitted once, however many trials use it."""
+"""Count the distinct preprocessing chains of a sweep. Each distinct chain is fitted once for each data variant and shared by all trials."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from sweeps.space import Dimension, Space, Step
 from sweeps.space.conditions import ABSENT
 from sweeps.space.templates import Template, children, dimensions, fill
 
-# If a cell has more chains than this, the chains are only counted. Equal chains may then be counted more than once.
+# If a cell has more chains than this number, the chains are counted without being listed. Equal chains may then be counted more than once.
 MAX_ENUMERATED = 512
 
 
 @dataclass(frozen=True)
 class FitCount:
-    """Number of chains to fit. Chains without steps do not count.
+    """Number of chains to fit. Chains without steps are not counted.
 
     Attributes:
-        least, most: Bounds of the number of chains. They are equal if the sampler chooses nothing in them.
-        continuous: Name of a continuous dimension inside a chain, or None. With such a dimension, each trial may have its own chain.
+        least, most: Lower and upper bound of the number of chains. The bounds are equal if no part of a chain is sampled.
+        continuous: Name of a continuous dimension in the `data` or `preprocessor` section; None if there is no such dimension. With such a
+            dimension, each trial may have its own chain.
     """
 
     least: int
@@ -31,7 +32,7 @@ class FitCount:
 
 
 def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
-    """Count the chains of a sweep. A chain is fitted once for each data variant.
+    """Count the chains to fit in a sweep. A chain that is used with several data variants is counted once for each of these variants.
 
     Args:
         space: The search space.
@@ -71,7 +72,7 @@ def count_variants(space: Space) -> int | None:
 
 
 def can_be_empty(template: Template) -> bool:
-    """Return whether a chain can have no steps."""
+    """Return True if a chain can have no steps at all."""
     if template is ABSENT:
         return True
     if isinstance(template, Dimension):
@@ -80,7 +81,10 @@ def can_be_empty(template: Template) -> bool:
 
 
 def values_of(dim: Dimension) -> Sequence[Any] | None:
-    """Return the keys of all values of a dimension; None if it is continuous."""
+    """Return the keys of all values of a dimension; None if the dimension is continuous.
+
+    For a dimension with a step and more than `MAX_ENUMERATED` values, return a sequence that only has the right length.
+    """
     if dim.options:
         return [option.key for option in dim.options]
     if dim.lower is None or dim.highest is None:
@@ -94,7 +98,10 @@ def values_of(dim: Dimension) -> Sequence[Any] | None:
 
 
 def count_fillings(template: Template) -> float:
-    """Return the number of ways to fill a template. Conditions count both as true and as false. `inf` for a continuous dimension."""
+    """Return the number of ways to fill a template, where each condition may be true or false.
+
+    Return infinity if the template has a continuous dimension.
+    """
     if not isinstance(template, Dimension):
         return math.prod(map(count_fillings, children(template)))
     other = count_fillings(template.otherwise) if template.when else 0
@@ -105,7 +112,7 @@ def count_fillings(template: Template) -> float:
 
 
 def fillings(template: Template) -> Iterator[Any]:
-    """Yield every way to fill a template without continuous dimensions."""
+    """Yield all possible results of filling a template that has no continuous dimensions."""
     todo: list[tuple[int, ...]] = [()]
     while todo:
         way = todo.pop()

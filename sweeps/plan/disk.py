@@ -1,4 +1,4 @@
-"""Estimate the size of a sweep's checkpoints. Everything else in its folder is small, except for the test split."""
+"""Estimate the size of a sweep's checkpoints. Everything else in the sweep's folder is small, except for the test split."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sweeps.plan.chains import values_of
 from sweeps.space import DataSpec, Dimension, Space, Step
 from sweeps.space.templates import Template, children
 
-# A running trial keeps its latest and its best checkpoint, even if `checkpoints.per_trial` is 1.
+# Number of checkpoints that a running trial keeps at least, even if `checkpoints.per_trial` is 1: the latest and the best checkpoint.
 MIN_CHECKPOINTS = 2
-# Up to this number of conditional parameters, every combination of present and absent ones is evaluated.
+# If a space has at most this number of conditional parameters, every combination of present and absent parameters is evaluated.
 MAX_CONDITIONAL = 8
-# Steps that may return more columns than they get.
+# Names of the built-in steps that may return more columns than they receive.
 WIDENING_STEPS = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 
 
-# (rows, outputs) of the data sets that scikit-learn ships. A test compares them with scikit-learn.
+# (rows, outputs) of the data sets that scikit-learn contains. A test compares these numbers with scikit-learn.
 SKLEARN_SIZES = {"breast_cancer": (569, 1), "diabetes": (442, 1), "digits": (1797, 10), "iris": (150, 3), "wine": (178, 3)}
 
 
@@ -33,11 +33,12 @@ class DiskUse:
     """Disk space that a sweep's checkpoints need.
 
     Attributes:
-        checkpoints: The largest number of checkpoints at one time: the best and the latest of each trial.
-        each: The largest size of a checkpoint in bytes, by the trainer's formula. None if the trainer has no formula, or if it depends
-            on data that has not been read.
-        assumed: An assumption that the formula needs, in a few words; None without one.
-        free: Free bytes on the disk of the sweep's folder; None if unknown.
+        checkpoints: The largest possible number of checkpoints on the disk: for each trial, the best checkpoint and one or more of the
+            latest checkpoints.
+        each: The largest size of a checkpoint in bytes, by the trainer's formula. None if the trainer has no formula, or if the formula
+            depends on data that has not been read.
+        assumed: An assumption of the estimate in a few words, such as "two classes at most"; None if nothing is assumed.
+        free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
     """
 
     checkpoints: int
@@ -47,21 +48,21 @@ class DiskUse:
 
     @property
     def total(self) -> int | None:
-        """The largest size of all checkpoints together, in bytes; None if unknown."""
+        """The largest possible size of all checkpoints together in bytes; None if the size of a checkpoint is unknown."""
         return None if self.each is None else self.checkpoints * self.each
 
     @property
     def short(self) -> bool:
-        """True if the checkpoints may not fit on the disk."""
+        """True if the checkpoints may need more space than is free on the disk."""
         return self.total is not None and self.free is not None and self.total > self.free
 
 
 def estimate_disk(space: Space, free: int | None) -> DiskUse:
-    """Estimate the size of a sweep's checkpoints from its space file alone.
+    """Estimate the size of a sweep's checkpoints from the space file alone, without reading the data.
 
     Args:
         space: The search space.
-        free: Free bytes on the disk of the sweep's folder.
+        free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
     """
     count = max(MIN_CHECKPOINTS, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
     formula = space.trainer_definition.checkpoint_bytes
@@ -75,7 +76,7 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
         "outputs": largest.get("outputs", 1),
         "features": None if adds_columns(space.sections.get("preprocessor")) else largest.get("features"),
     }
-    # The default of an absent conditional parameter may be larger than every value of its domain.
+    # If a conditional parameter is absent, the formula uses its default, which may be larger than all values of the parameter's domain.
     params = largest_values(space.sections.get("params", {}))
     sizes = []
     for absent in _absences(space.sections.get("params")):
@@ -87,7 +88,10 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
 
 
 def _known_sizes(data: DataSpec) -> dict[str, float]:
-    """Return those of `rows`, `features` and `outputs` that follow from the space file alone. A binary model has one output."""
+    """Return the sizes `rows`, `features` and `outputs` of the data, as far as they follow from the space file alone.
+
+    A size that is unknown is left out. A model for a binary task or a regression has one output.
+    """
     known: dict[str, float] = {}
     name = data.train.removeprefix("sklearn:")
     if name != data.train and name in SKLEARN_SIZES and data.label == "target":
@@ -97,7 +101,10 @@ def _known_sizes(data: DataSpec) -> dict[str, float]:
 
 
 def _absences(params: Template) -> Iterator[tuple[str, ...]]:
-    """Yield the sets of conditional parameters that may be absent together. If there are too many: each alone, and all together."""
+    """Yield the sets of conditional parameters to treat as absent: all subsets of the conditional parameters.
+
+    If there are more than `MAX_CONDITIONAL` conditional parameters, yield only the empty set, each single parameter, and the whole set.
+    """
     inside = params if isinstance(params, dict) else {}
     names = [name for name, value in inside.items() if isinstance(value, Dimension) and value.when]
     sizes: Iterable[int] = range(len(names) + 1) if len(names) <= MAX_CONDITIONAL else (0, 1, len(names))
@@ -106,7 +113,7 @@ def _absences(params: Template) -> Iterator[tuple[str, ...]]:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Return the free bytes on the disk of a folder that may not exist yet; None if unknown."""
+    """Return the free bytes on the disk of a folder; None if the number cannot be determined. The folder may not exist yet."""
     folder = folder.absolute()
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -117,7 +124,7 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def adds_columns(template: Template) -> bool:
-    """Return whether a step of a chain may add columns. A user's own step may."""
+    """Return True if a step of a chain may add columns. Every user-defined step may add columns."""
     if isinstance(template, Step):
         return template.name in WIDENING_STEPS or ":" in template.name
     return any(map(adds_columns, children(template)))
@@ -138,7 +145,7 @@ def largest_values(params: Template) -> dict[str, float]:
 
 
 def _numbers(template: Template) -> list[float]:
-    """Return the numbers that a parameter may be. For a domain of numbers, return only the largest."""
+    """Return the possible numeric values of a parameter. For a numeric domain, return only the largest value."""
     if isinstance(template, Dimension):
         if template.options:
             return [number for option in template.options for number in _numbers(option.value)]
@@ -161,16 +168,16 @@ def evaluate_formula(formula: str, names: Mapping[str, float | None]) -> int | N
     """Evaluate a trainer's formula for the size of a checkpoint, without running it as code.
 
     Args:
-        formula: Arithmetic with + - * / **, `min`, `max` and `or`. Names stand for the largest values of parameters, and for `max_t`,
-            `rows`, `features` and `outputs`. An absent parameter is 0, so `max_depth or 6` gives a default.
-        names: Value of each name; None for an unknown value.
+        formula: Arithmetic with + - * / **, `min`, `max` and `or`. A name is a parameter, or one of `max_t`, `rows`, `features` and
+            `outputs`. A name that is not in `names` is 0, so `max_depth or 6` is 6 if `max_depth` is absent.
+        names: Value of each name; None for an unknown value. The value of a parameter is its largest possible value.
 
     Returns:
         The size in bytes; None if the formula needs an unknown value or is not valid.
     """
 
     def value(node: ast.expr) -> float:
-        """Evaluate one node. Raise ValueError for an unknown value or any other syntax."""
+        """Evaluate one node of the formula. Raise ValueError if a value is unknown or if the syntax is not allowed."""
         match node:
             case ast.Constant(value=int() | float()):
                 return float(node.value)  # type: ignore[arg-type]

@@ -9,19 +9,19 @@ from sweeps.core.host_resources import detect
 from sweeps.core.resources import Shape, at_once, fits
 from sweeps.space import Space
 
-# Amount of a resource that is not checked. No space file asks for as much.
+# Amount to use for a resource that is not checked. No space file asks for this much.
 PLENTY = 2.0**60
-# If more shapes do not fit, the error names only the smallest.
+# If more shapes than this number do not fit, the error names only the smallest of these shapes.
 MAX_LINES = 3
 
 
 def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]] = ()) -> list[Problem]:
-    """Return a problem for each shape that can never run, or one problem for all if there are many.
+    """Return a problem for each shape that can never run. If more than `MAX_LINES` shapes can never run, return a single problem.
 
     Args:
         space: The search space.
-        cluster: All resources of the cluster.
-        nodes: The resources of each node; empty for a cluster of one node.
+        cluster: Total resources of the cluster, by name.
+        nodes: Resources of each node, by name. If empty, the cluster is treated as one node.
     """
     short = [(shape, why) for shape in space.shapes if (why := _short(shape, cluster, nodes or (cluster,)))]
     place = space.place("scaling")
@@ -33,13 +33,16 @@ def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Se
 
 
 def find_infeasible_shapes_here(space: Space) -> list[Problem]:
-    """Check the CPUs of this machine before Ray starts. Other resources are checked later, because Ray knows better which exist."""
+    """Return a problem for each shape that needs more CPUs than this machine has. Call this function before Ray starts.
+
+    Other resources are checked after Ray has started, because Ray detects them more reliably.
+    """
     others = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
     return find_infeasible_shapes(space, others | {"CPU": detect()["CPU"]})
 
 
 def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
-    """Return the resources that a shape needs but the cluster does not have, as text; None if the shape fits."""
+    """Return the resources that a shape needs and the cluster lacks, as text; None if the shape fits on the cluster."""
     lacking = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits({name: amount}, cluster)]
     if lacking:
         return ", ".join(lacking)
@@ -52,5 +55,5 @@ def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[s
 
 
 def _both(needed: float, name: str, there: float) -> str:
-    """Return the needed and the existing amount of a resource, as text."""
+    """Format the needed amount and the existing amount of a resource as text."""
     return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"

@@ -1,4 +1,4 @@
-"""Estimate the steps that a scheduler will spend on all trials: the least, a typical number, and the most. A step is one report."""
+"""Estimate the number of steps of all trials under a scheduler: the smallest, a typical and the largest number. A step is one report."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from sweeps.core.trial import Action
 from sweeps.search.schedulers.base import Scheduler, all_rungs
 from sweeps.search.schedulers.view import StudyView, TrialView
 
-# Simulate at most this many trials. For later trials, the share that passes a rung is assumed to be the scheduler's target.
+# Largest number of trials to simulate. For later trials, `Scheduler.late_trial_steps` estimates the number of steps.
 SIMULATED = 256
 
 
 @dataclass(frozen=True)
 class StepCount:
-    """Number of steps of all trials together, if no loop ends before the scheduler ends the trial.
+    """Number of steps of all trials together, assuming that no training loop ends before the scheduler ends the trial.
 
     Attributes:
         least: Lower bound; see `count_steps`.
-        typical: Median over simulated sweeps. Each trial has a random rank, which is the same at every rung.
-        most: The number if every trial continues to `max_t`.
-        rungs: Steps at which trials are compared.
+        typical: Median over simulated sweeps. In the simulation, each trial has a random value, which is the same at every rung.
+        most: Number of steps if every trial continues to `max_t`.
+        rungs: Steps at which trials are compared; empty if the scheduler does not stop trials.
         max_t: Step at which a trial ends.
-        every: True if trials are compared at every step from `rungs[0]` on. `rungs` then has one element.
+        every: True if trials are compared at every step from `rungs[0]` on. In this case, `rungs` has one element.
     """
 
     least: int
@@ -38,11 +38,11 @@ class StepCount:
 
 
 def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, again: int = 0) -> StepCount | None:
-    """Return how many steps a scheduler spends; None if trials end only with their loops.
+    """Return the number of steps of all trials under a scheduler; None if trials end only with their training loops.
 
-    The lower bound assumes that each trial is worse than all earlier trials, so the scheduler stops as many as it can (see
-    `Scheduler.min_steps`). A trial with NaN never continues, so a sweep with only NaN takes fewer steps than this bound. The upper bound
-    assumes that each trial is better than all earlier trials, so none is stopped.
+    The lower bound assumes that each trial is worse than all earlier trials, so that the scheduler stops as many trials as possible (see
+    `Scheduler.min_steps`). If all values are NaN, the sweep takes fewer steps than this bound, because a trial with NaN never continues.
+    The upper bound assumes that each trial is better than all earlier trials, so that no trial is stopped.
 
     Args:
         scheduler: The scheduler.
@@ -66,7 +66,8 @@ def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, 
 def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 0) -> int:
     """Return the median number of steps over simulated sweeps.
 
-    Trials beyond `SIMULATED` count with `Scheduler.late_trial_steps`, or with the average of the simulated trials.
+    At most `SIMULATED` trials are simulated. Each further trial adds `Scheduler.late_trial_steps`. If that is None, each further trial adds
+    the average over the simulated trials.
 
     Args:
         scheduler: A scheduler with a `max_t`.
@@ -88,17 +89,17 @@ def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 
 
 
 def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[[int], float]) -> list[int]:
-    """Return the number of steps of each trial, if every step takes the same time.
+    """Simulate a sweep in which every step takes the same time, and return the number of steps of each trial.
 
     Args:
-        scheduler: A scheduler with a `max_t`. Trials that it pauses are not continued.
-        trials: Number of trials. A trial starts as soon as another ends.
+        scheduler: A scheduler with a `max_t`. A trial that the scheduler pauses is not continued.
+        trials: Number of trials. The next trial starts as soon as a running trial ends.
         at_once: Number of concurrent trials.
-        quality: Returns the value of a trial at every rung, by its number; smaller is better.
+        quality: Function that returns a trial's value, given its number. The value is the same at every rung; smaller is better.
     """
     assert scheduler.max_t is not None
     view, started, taken = StudyView(), 0, [0] * trials
-    ends: dict[int, tuple[int, ...]] = {}  # by trial, the steps at which it waits or ends
+    ends: dict[int, tuple[int, ...]] = {}  # steps at which a trial waits or ends, by trial number
     events: list[tuple[int, int, int]] = []  # (time, trial, index in its `ends`), a heap
 
     def start(now: int) -> None:

@@ -19,7 +19,7 @@ from sweeps.search.cells import Cell
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
 
-# Resources that Ray counts in bytes. Users rarely name them in `--resources`, so they are checked only if they are given.
+# Resources that Ray counts in bytes. Users rarely give these resources in `--resources`, so they are checked only if they are given.
 BYTES = ("memory", "object_store_memory")
 
 
@@ -31,16 +31,17 @@ class Plan:
         space: The search space.
         resources: Resources of the machine, by name.
         counts: Number of trials of each cell of `space.cells`, without repeats. All other numbers include repeats.
-        repeats: The least and the largest number of repeats of all trials.
-        even: True if the counts are exact. A grid inside an option of a choice makes them approximate.
+        repeats: (smallest, largest) possible number of repeats of all trials together.
+        even: True if `counts` is exact. If a grid is inside an option of a choice, `counts` is approximate.
         shapes: Number of trials of every shape.
         fit_at_once: Number of gangs of each shape that fit on the machine at once.
-        at_once: Number of trials that `sweeps run` would run at once.
-        room: Number of trials that fit on the machine at once. If `limits.max_concurrent_trials` is larger, the other trials wait.
-        workers: The largest number of workers to start; None if workers of different resources do not fit at once.
+        at_once: Number of trials that `sweeps run` would start at once.
+        room: Number of trials that fit on the machine at once. If `at_once` is larger, the other trials wait for resources.
+        workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at once, so
+            that some are closed and started again.
         variants: Number of data variants; None if `data.rows` is continuous.
-        fits: Number of distinct preprocessing chains. Each is fitted once for each data variant.
-        steps: Number of steps that all trials take under the scheduler; None if trials end only with their loops.
+        fits: Number of preprocessing chains to fit. A chain is counted once for each data variant.
+        steps: Number of steps that all trials take under the scheduler; None if trials end only with their training loops.
         disk: Disk space of the checkpoints.
     """
 
@@ -66,7 +67,7 @@ class Plan:
 
     @property
     def cells(self) -> list[tuple[Cell, int]]:
-        """Each cell with its number of trials; empty without a grid."""
+        """(cell, number of trials) of each grid cell; [] if the space has no grid."""
         return [(cell, count) for cell, count in zip(self.space.cells, self.counts, strict=True) if cell]
 
     def to_json(self) -> dict[str, Any]:
@@ -100,7 +101,12 @@ class Plan:
 
 
 def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
-    """Return the keys of a dimension's options; or its lowest and highest value; or its mean and standard deviation."""
+    """Return the domain of a dimension as JSON data.
+
+    Returns:
+        For a dimension with options, the list of their keys. For a normal distribution, its mean and standard deviation. For other
+        dimensions, the lowest and the highest value. A step other than 1 is added as `q`.
+    """
     if dim.options:
         return [option.key for option in dim.options]
     ends = {"mean": dim.mean, "sd": dim.sd} if dim.lower is None else {"lowest": dim.lower, "highest": dim.highest}
@@ -113,8 +119,8 @@ def plan(space: Space, resources: Mapping[str, float], free: int | None = None, 
     Args:
         space: The search space.
         resources: Resources of the machine, such as `{"CPU": 8, "GPU": 2}`.
-        free: Free bytes on the disk of the sweep's folder.
-        memory: Memory of the machine in bytes; unlimited by default.
+        free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
+        memory: Memory of the machine in bytes; None if the memory is not limited.
 
     Raises:
         InputError: A shape can never run on this machine.

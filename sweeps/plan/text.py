@@ -1,4 +1,4 @@
-"""Print a `Plan` as aligned text."""
+"""Format a `Plan` as aligned text."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
 from sweeps.space.domains import short_names
 
-# The largest number of cells, and of shapes, that are listed one by one.
+# The largest number of cells that are listed one by one. The same number applies to shapes.
 MAX_LINES = 12
-# The largest number of lines for the options of a dimension, and the least number of columns.
+# The largest number of lines for the options of a dimension, and the smallest width of these lines in columns.
 OPTION_LINES, OPTION_COLUMNS = 4, 24
 # The limits that may end a sweep before its last trial.
 EARLY_LIMITS = ("timeout", "max_gpu_hours", "target", "patience", "max_failures_in_a_row")
@@ -27,8 +27,8 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
 
     Args:
         plan: The plan.
-        width: Width of the terminal; 60 at least.
-        machine: Short name for the machine that has the resources.
+        width: Width of the terminal in columns. A width below 60 is treated as 60.
+        machine: Short name for the machine that has the resources, such as "this machine".
     """
     room = max(width, 60) - LEFT
     resources = ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
@@ -65,12 +65,12 @@ def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
 
 
 def _table(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf) -> list[Any]:
-    """Return rows as aligned columns, two spaces apart. If they are too wide, the widest column is shortened.
+    """Format rows as aligned columns, two spaces apart. If the lines are too wide, the widest column is shortened repeatedly.
 
     Args:
         rows: The cells of each row.
         right: Indices of the columns that are aligned to the right.
-        width: The width of all columns together.
+        width: The largest width of a line.
     """
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(sizes) + 2 * (len(sizes) - 1) > width and max(sizes) > 8:
@@ -84,7 +84,7 @@ def _table(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: fl
 
 
 def _cut(text: str, size: int) -> str:
-    """Replace the middle of a text that is too long by an ellipsis."""
+    """Shorten a text to `size` characters: if the text is longer, an ellipsis replaces its middle."""
     if len(text) <= size:
         return text
     tail = (size - 1) * 2 // 3
@@ -116,18 +116,18 @@ def _values(dim: Dimension) -> str:
 
 
 def _as_yaml(key: Any) -> str:
-    """Return the key of an option as YAML writes it."""
+    """Format the key of an option as in YAML, for example `null` for None and `true` for True."""
     return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _search(plan: Plan) -> str:
-    """Describe the sampler, and why sweeps chose it."""
+    """Describe the algorithm. If sweeps chose the algorithm, also give the reason."""
     reason = plan.space.algorithm_reason
     return plan.space.search.algorithm + (f", chosen by sweeps: {reason}" if reason else "")
 
 
 def _trials(plan: Plan) -> str:
-    """Describe the number of trials and of repeats."""
+    """Describe the number of trials and the number of repeats."""
     text = f"{plan.trials}"
     if cells := plan.cells:
         least, most = min(plan.counts), max(plan.counts)
@@ -152,7 +152,7 @@ def _trials(plan: Plan) -> str:
 
 
 def _cells(plan: Plan, width: int) -> list[Any]:
-    """List the grid cells with their numbers of trials. Empty if there are none or too many."""
+    """List the grid cells with their numbers of trials. Return [] if there are no cells or more than `MAX_LINES`."""
     cells = plan.cells
     if not cells or len(cells) > MAX_LINES:
         return []
@@ -162,7 +162,7 @@ def _cells(plan: Plan, width: int) -> list[Any]:
 
 
 def _shapes(plan: Plan, width: int) -> list[Any]:
-    """List the shapes with their numbers of trials, and the number of gangs that fit at once."""
+    """List the shapes. For each shape, give the number of trials and the number of gangs that fit on the machine at once."""
     digits = len(str(max(plan.fit_at_once)))
     rows = []
     for e, fitting in zip(plan.shapes, plan.fit_at_once, strict=True):
@@ -191,7 +191,7 @@ def _workers(plan: Plan) -> str:
 
 
 def _data(plan: Plan) -> list[str]:
-    """Describe the data variants, if there is more than one."""
+    """Describe the number of data variants. Return [] if there is only one."""
     if plan.variants is None:
         return ["one variant for each trial, because data.rows is continuous"]
     sources = len({spec.source for spec in plan.space.variants})

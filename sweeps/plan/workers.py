@@ -9,16 +9,19 @@ from sweeps.plan.cells import ShapeCount
 
 
 def count_workers(shapes: Sequence[ShapeCount], cluster: Mapping[str, float], limit: int, room: Mapping[str, float]) -> int | None:
-    """Return the largest number of workers that a sweep starts if none dies. A worker serves trials of any number of workers.
+    """Return the largest number of workers that a sweep starts, assuming that no worker dies.
+
+    A worker can be reused by all trials that need the same resources for each worker, whatever their numbers of workers are.
 
     Args:
         shapes: Number of trials of each shape.
-        cluster: All resources of the cluster.
-        limit: Number of concurrent trials.
-        room: Resources that all workers together may hold, including idle ones.
+        cluster: Total resources of the cluster, by name.
+        limit: Largest number of concurrent trials.
+        room: Resources that all workers together may hold, including idle workers, by name.
 
     Returns:
-        The number. None if workers of different resources do not fit at once: the pool then closes some and starts them again.
+        The number of workers. None if workers with different resources do not all fit at once. In this case, the pool closes some workers
+        and starts them again later.
     """
     wanted: dict[tuple[tuple[str, float], ...], int] = {}
     for count in shapes:

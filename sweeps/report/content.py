@@ -23,7 +23,7 @@ from sweeps.study.record import Record, TrialRecord, read
 log = logging.getLogger(__name__)
 
 TOP = 10
-# The largest number of dimensions in a table, so that it fits on a page. MLflow has the complete configurations.
+# The largest number of dimensions in a table, so that the table fits on a page. MLflow has the complete configurations.
 MAX_COLUMNS = 8
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 960px; margin: 2em auto; padding: 0 1em }
@@ -40,8 +40,8 @@ class Report:
     """The report in two formats.
 
     Attributes:
-        markdown: The text.
-        html: The text and the figures, in one self-contained file.
+        markdown: The text of the report, as Markdown.
+        html: The text and the figures, as one self-contained HTML page.
     """
 
     markdown: str
@@ -52,9 +52,9 @@ def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> R
     """Return the report of a sweep.
 
     Args:
-        record: All trials.
+        record: The content of the study, with all trials.
         space: The search space.
-        result: The sweep's result. Only the result has the winner's test score and the bundle.
+        result: The sweep's result. Unlike the study, the result has the best trial's test score and the path of the bundle.
         drawn: The figures and the importances.
     """
     results, appendix = format_results(record, space, result, drawn), format_appendix(space, result)
@@ -71,7 +71,7 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
         drawing: The process that draws the figures.
 
     Returns:
-        The report; None if there are no trials, or if it could not be written.
+        The report; None if there are no trials, or if the report could not be written.
     """
     try:
         drawn = drawing.result()
@@ -107,12 +107,15 @@ def format_results(record: Record, space: Space, result: SweepResult, drawn: Dra
 
 
 def format_appendix(space: Space, result: SweepResult) -> str:
-    """Return the end of the report: how to use the bundle, and the space file. MLflow gets only the text above `Space file`."""
+    """Return the end of the report: how to use the bundle, and the space file.
+
+    The report in MLflow ends before the heading `Space file`.
+    """
     return f"{_use(result)}\n\n{_space(space)}"
 
 
 def _head(record: Record, space: Space, result: SweepResult) -> str:
-    """Return the main result in a few lines, because some readers see nothing else."""
+    """Return the title and the main result in a few lines, because some readers read only these lines."""
     best = result.best
     if result.front:
         return f"# {cell(result.sweep)}\n\n{_front(result.front)}"
@@ -129,7 +132,7 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
-    """Return the trials of the Pareto front, with their values."""
+    """Return a table of the trials on the Pareto front with their values, and a sentence above the table."""
     names = list(front[0]["values"])
     rows = [[best["trial"], *(number(best["values"][name]) for name in names)] for best in front]
     head = f"**{len(front)} trial{'s' * (len(front) != 1)} on the Pareto front** of {', '.join(map(cell, names))}"
@@ -138,7 +141,7 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
 
 
 def _best(record: Record, result: SweepResult) -> str:
-    """Return the configuration of the best trial."""
+    """Return a section with the configuration of the best trial; "" if there is no best trial."""
     best = result.best
     if best is None:
         return ""
@@ -156,7 +159,7 @@ def _best(record: Record, result: SweepResult) -> str:
 
 
 def _spent(result: SweepResult) -> str:
-    """Return the number of trials by state, and the duration."""
+    """Return a sentence with the number of trials in each state and the duration of the sweep."""
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
     trials, ended = sum(result.trials.values()), f" Ended early: {result.reason}." if result.reason else ""
     fits = f"{result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
@@ -164,12 +167,12 @@ def _spent(result: SweepResult) -> str:
 
 
 def _notes(notes: Sequence[str]) -> str:
-    """Return the notes as a list."""
+    """Return the notes of the sweep's result as a Markdown list."""
     return "\n".join(f"- {cell(note)}" for note in notes)
 
 
 def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best: str | None) -> str:
-    """Return a table of the best trials."""
+    """Return a section with a table of the best `TOP` trials; "" if no trial has a value."""
     if not ranked:
         return ""
     columns = [name for name in names if any(name in t.labels for t in ranked)]
@@ -188,7 +191,7 @@ def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best
 
 
 def _mattered(drawn: Drawn) -> str:
-    """Return the importances of the dimensions."""
+    """Return a section with the importance of each dimension; "" if the importances are unknown."""
     if not drawn.importances:
         return ""
     importances = ", ".join(f"{cell(name)} {value:.2f}" for name, value in drawn.importances)
@@ -196,7 +199,7 @@ def _mattered(drawn: Drawn) -> str:
 
 
 def _failures(trials: Iterable[TrialRecord]) -> str:
-    """Return the errors of the first failed trials."""
+    """Return a section with the errors of the first failed trials; "" if no trial failed."""
     failed = [t for t in trials if t.result.state is State.FAIL]
     lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]
     more = f"\n- and {len(failed) - 3} more" if len(failed) > 3 else ""
@@ -204,7 +207,7 @@ def _failures(trials: Iterable[TrialRecord]) -> str:
 
 
 def _use(result: SweepResult) -> str:
-    """Return how to use the bundle or the checkpoint."""
+    """Return a section that shows how to use the bundle. If there is no bundle, the section gives the paths of checkpoint and folder."""
     if result.bundle is None:
         where = f"The checkpoint is in `{result.checkpoint}`." if result.checkpoint else ""
         return f"## Files\n\n{where}\n\nThe sweep's folder: `{result.dir}`" if where else f"The sweep's folder: `{result.dir}`"
@@ -214,7 +217,7 @@ def _use(result: SweepResult) -> str:
 
 
 def _space(space: Space) -> str:
-    """Return the space file with its overrides."""
+    """Return a section with the text of the space file and the overrides of the command line."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", space.text)), default=0))
     changed = "".join(f"\n\nChanged: `{override}`" for override in space.overrides)
     return f"## Space file\n\n{fence}yaml\n{space.text.strip()}\n{fence}{changed}"
@@ -227,14 +230,14 @@ def last_line(error: str | None) -> str:
 
 
 def number(value: Any) -> str:
-    """Format a value, with six digits for a float."""
+    """Format a value for Markdown. A finite float is rounded to six significant digits."""
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.6g}"
     return cell(value)
 
 
 def cell(value: Any) -> str:
-    """Escape a text for a cell of a Markdown table."""
+    """Escape a value, so that it can be used as text in Markdown and in a cell of a Markdown table."""
     text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"[\\`*\[\]>|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
 
@@ -255,8 +258,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table.
 
     Args:
-        head: Name of each column, not escaped.
-        rows: Cells of each row, escaped.
+        head: Name of each column. The names must not be escaped yet.
+        rows: Cells of each row. The cells must already be escaped.
     """
     lines = [list(map(cell, head)), ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

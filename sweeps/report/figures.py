@@ -1,4 +1,4 @@
-"""The figures of a report: the trials and values that they show, and the process that draws them (`plots`)."""
+"""The figures of a report: which trials and values the figures show, and the process that draws them (see `plots`)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Time limit for drawing the figures, in seconds.
 SECONDS = 60.0
-# Importances need this many trials at a step. With fewer, an earlier step with more trials says more.
+# Smallest number of trials for importances at a rung. If fewer trials reached a rung, the values at an earlier rung are more informative.
 MIN_TRIALS = 30
 
 
@@ -31,7 +32,7 @@ class Figure:
     Attributes:
         title: The title above the figure.
         image: An `<svg>` or `<img>` element; "" if the figure could not be drawn.
-        note: The caption: what the figure shows, or why it is missing.
+        note: The caption, which describes the figure or gives the reason why the figure is missing.
     """
 
     title: str
@@ -45,7 +46,8 @@ class Drawn:
 
     Attributes:
         figures: The figures, in the order of the report.
-        importances: Importance of each dimension, the largest first. They add up to 1. Empty if they are unknown.
+        importances: (name, importance) of each dimension, the largest importance first. The importances add up to 1. Empty if the
+            importances are unknown.
         basis: Description of the values from which the importances were computed.
     """
 
@@ -57,12 +59,12 @@ class Drawn:
 class Drawing:
     """Process that draws a sweep's figures in the background.
 
-    Optuna draws with `pyplot`, which keeps its style and its figures in global variables. A separate process leaves the user's process
-    unchanged. Drawing takes some seconds, during which the sweep exports the winner. A process that hangs can be ended.
+    A separate process is used for three reasons. Optuna draws with `pyplot`, which changes global variables of the process. Drawing takes
+    some seconds, and the sweep can export the winner at the same time. And if the drawing hangs, the process can be ended.
 
     Args:
         folder: The sweep's folder.
-        environment: Additional environment variables, which the process needs to read the study.
+        environment: Additional environment variables that the process needs to read the study, such as a database password.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None):
@@ -70,15 +72,15 @@ class Drawing:
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "MPLBACKEND": "agg"}
         env |= environment or {}
         command = [sys.executable, "-m", "sweeps.report.plots", str(folder.resolve())]
-        # A new session, so that a Ctrl-C in the terminal does not end this process.
+        # The process gets a session of its own, so that Ctrl-C in the terminal does not end the process.
         self._process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def result(self, timeout: float = SECONDS) -> Drawn:
-        """Wait for the process, and return the figures. Call this once.
+        """Wait for the process, and return the figures. Call this method only once.
 
-        If the process fails or takes longer than `timeout` seconds, the result has one figure with the reason.
+        If the process fails or takes longer than `timeout` seconds, a single figure is returned, whose caption is the reason.
         """
         with self._process as process:
             try:
@@ -93,28 +95,30 @@ class Drawing:
 
 
 def encoded(drawn: Drawn) -> str:
-    """Return figures and importances as JSON."""
+    """Return the figures and the importances as JSON text."""
     return json.dumps(dataclasses.asdict(drawn))
 
 
 def decoded(text: str) -> Drawn:
-    """Return the figures and importances that `encoded` has written."""
+    """Return the figures and the importances from the JSON text that `encoded` returned."""
     raw = json.loads(text)
     return Drawn(tuple(Figure(**f) for f in raw["figures"]), tuple((n, v) for n, v in raw["importances"]), raw["basis"])
 
 
 def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
-    """Return values of the trials that can be compared, because they are values at the same step.
+    """Return comparable values of the trials: values at the same step.
 
-    The best values cannot be compared, because a trial that was stopped early had fewer steps. The values are therefore taken at the
-    highest rung that enough trials reached, or at the lowest rung. Without rungs, the values are the best values of the trials.
+    The best values of the trials are not comparable, because a trial that was stopped early had fewer steps. The values are therefore taken
+    at the highest rung that at least `MIN_TRIALS` trials reached. If no rung has enough trials, the lowest rung is used. If no
+    trial has a value at a rung, the best values of the trials are returned.
 
     Args:
         trials: The trials of the sweep.
-        rungs: The steps at which the scheduler stopped trials, in ascending order; empty without a scheduler.
+        rungs: The steps at which the scheduler compares trials, in ascending order; empty if there are no such steps.
 
     Returns:
-        A description of the values, and the finite values by trial number.
+        (description, values). The description is a short text, such as "the values at step 9, which 40 trials reached". The values are
+        finite, by trial number.
     """
     reached = {step for t in trials for step, _ in t.curve if step in rungs}
     for rung in sorted(reached, reverse=True):

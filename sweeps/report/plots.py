@@ -1,4 +1,4 @@
-"""Draw Optuna's plots of a sweep for its report. `python -m sweeps.report.plots FOLDER` prints them as one JSON object."""
+"""Draw Optuna's plots of a sweep for its report. `python -m sweeps.report.plots FOLDER` prints the plots as one JSON object."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     from sweeps.study.record import TrialRecord
 
-# With fewer trials than this, importances are noise.
+# Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
 MIN_TRIALS = 10
-# The largest number of curves, points of a curve, axes, panels, and panels in a row.
+# The largest numbers of curves, points of a curve, axes for parallel coordinates, panels of slices, and panels in a row.
 MAX_CURVES, MAX_POINTS, MAX_AXES, MAX_PANELS, PANELS_IN_ROW = 100, 100, 10, 6, 3
-# A figure of more trials, or a longer SVG in characters, becomes a bitmap.
+# A figure becomes a bitmap if it shows more trials than the first number, or if its SVG has more characters than the second number.
 MAX_VECTOR_TRIALS, MAX_SVG = 150, 120_000
 
 
 def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distributions.BaseDistribution:
-    """Return the Optuna distribution of a dimension, for an axis.
+    """Return an Optuna distribution that contains all values of a dimension, for the axis of a plot.
 
     Args:
         dimension: The dimension.
-        values: The values in the labels of trials. For a normal distribution, these are values and not the sampled quantiles.
+        values: The dimension's values in the labels of the trials. For a normal distribution, these are not the sampled quantiles.
     """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -53,14 +53,14 @@ def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distr
 def study_of(
     dimensions: Sequence[Dimension], goal: str, trials: Sequence[TrialRecord], values: dict[int, float], curves: bool = False
 ) -> optuna.Study:
-    """Return a study in memory, for Optuna's plots. All its trials are COMPLETE, because the plots leave out other states.
+    """Return a study in memory for Optuna's plots. All its trials are COMPLETE, because the plots omit trials in other states.
 
     Args:
         dimensions: The dimensions of the space.
         goal: "minimize" or "maximize".
         trials: The trials of the sweep. Trials without a value in `values` are left out.
-        values: The value of each trial, by its number.
-        curves: True to include the values at each step.
+        values: The value of each trial, by trial number.
+        curves: True to include the trials' values at each step.
     """
     import optuna
 
@@ -91,15 +91,15 @@ def draw(
     trials: Sequence[TrialRecord],
     objectives: Sequence[Objective] = (),
 ) -> Drawn:
-    """Draw all figures that make sense for these trials.
+    """Draw all figures for which the trials have enough values.
 
     Args:
         dimensions: The dimensions of the space.
         goal: "minimize" or "maximize".
         metric: Name of the objective, for the axes.
-        rungs: See `basis_of`.
-        trials: The trials of the study.
-        objectives: All objectives, if there are several.
+        rungs: The steps at which the scheduler compares trials; see `basis_of`.
+        trials: The trials of the sweep.
+        objectives: All objectives of the sweep. If there are two or three, the Pareto front is drawn.
     """
     ranked = best_first(trials, goal == "minimize")
     if len(ranked) < 2:
@@ -136,7 +136,7 @@ def draw(
 
 
 def _importances(study: optuna.Study) -> tuple[tuple[str, float], ...]:
-    """Return the importances of the dimensions, the largest first. Empty if there are too few trials, or if nothing varies."""
+    """Return (name, importance) of each dimension, the largest first. Return () if there are too few trials or the values do not vary."""
     import optuna
 
     values = [t.value for t in study.get_trials(deepcopy=False) if t.value is not None]
@@ -144,13 +144,13 @@ def _importances(study: optuna.Study) -> tuple[tuple[str, float], ...]:
         return ()
     try:
         found = optuna.importance.get_param_importances(study)
-    except (ValueError, RuntimeError):  # nothing varies, or there are too few trials
+    except (ValueError, RuntimeError):  # no dimension varies, or there are too few trials
         return ()
     return tuple((name, float(value)) for name, value in found.items()) if sum(found.values()) > 0 else ()
 
 
 def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[..., Any], *args: Any, **how: Any) -> Figure:
-    """Draw one figure. If that fails, the figure has the reason, and the others are still drawn."""
+    """Draw one figure. If drawing fails, return a figure without an image whose caption is the reason."""
     from matplotlib import pyplot as plt
     from matplotlib import rc_context
 
@@ -174,7 +174,8 @@ def _remove_titles(figure: Any, metric: str) -> None:
         axes.set_title("", loc="left")
         if axes.get_ylabel() == "Intermediate Value":
             axes.set_ylabel(metric)
-        if axes.get_legend() and len(axes.get_legend().get_texts()) not in (2, 3):  # hundreds of trials, or a single objective
+        # Keep only short legends. Other legends list all trials, or have a single entry.
+        if axes.get_legend() and len(axes.get_legend().get_texts()) not in (2, 3):
             axes.get_legend().remove()
 
 
@@ -194,7 +195,7 @@ def _pareto(objectives: Sequence[Objective], trials: Sequence[TrialRecord]) -> F
 
 
 def _slices(study: optuna.Study, params: list[str], target_name: str) -> Any:
-    """Draw a slice plot of some dimensions. Rotate long labels of options so that they do not overlap."""
+    """Draw a slice plot of some dimensions. Long labels of options are rotated, so that the labels do not overlap."""
     from optuna.visualization import matplotlib as plots
 
     axes = plots.plot_slice(study, params=params, target_name=target_name)
@@ -202,14 +203,14 @@ def _slices(study: optuna.Study, params: list[str], target_name: str) -> Any:
     figure.canvas.draw()  # tick labels exist only after drawing
     for one in figure.axes:
         labels = one.get_xticklabels()
-        if any(label.get_text().startswith("'") and len(label.get_text()) > 12 for label in labels):  # a dimension of options
+        if any(label.get_text().startswith("'") and len(label.get_text()) > 12 for label in labels):  # a dimension with options
             for label in labels:
                 label.set(rotation=15, ha="right")
     return axes
 
 
 def _parallel(study: optuna.Study, params: list[str], target_name: str) -> Any:
-    """Draw parallel coordinates of some dimensions."""
+    """Draw a parallel coordinate plot of some dimensions."""
     from optuna.visualization import matplotlib as plots
 
     axes: Any = plots.plot_parallel_coordinate(study, params=params, target_name=target_name)
@@ -234,7 +235,7 @@ def _image(figure: Any, pixels: bool) -> str:
 
 
 def main(folder: Path) -> None:
-    """Print the figures of a sweep's folder as JSON."""
+    """Draw the figures of the sweep in a folder, and print them as JSON."""
     from sweeps.search.plugins import planned_scheduler
     from sweeps.search.schedulers.base import all_rungs
     from sweeps.space.saved_space import saved_space
@@ -247,7 +248,7 @@ def main(folder: Path) -> None:
     if recorded is None:
         out.write(encoded(Drawn()))
         return
-    # Importing scikit-learn takes half of this process's time. Only Optuna's fANOVA uses it, and it is optional.
+    # Importing scikit-learn would take half of this process's time. Only Optuna's fANOVA needs scikit-learn, and fANOVA is not used here.
     sys.modules["sklearn"] = None  # type: ignore[assignment]
     import matplotlib
 
