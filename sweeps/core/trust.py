@@ -127,6 +127,9 @@ def read(file: Path, trust: bool = False) -> bytes:
     secret = key()
     if secret is None or not hmac.compare_digest(signature.encode(), mac(data, file.name, secret).encode()):
         reason = "was not written with your key" if signature else "has no signature"
-        text = f"{reason}, and reading it runs code; if you trust who made this folder, add --trust (a team shares a key with {KEY_FILE})"
+        text = (
+            f"{reason}, and reading this file can run code; if you trust the person who made this folder, add "
+            f"--trust (a team shares a key with {KEY_FILE})"
+        )
         raise UntrustedFile(Problem(str(file), text))
     return data

@@ -76,23 +76,24 @@ def check_step_columns(
         Problems. Their place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
     """
     problems: list[Problem] = []
-    removed = frozenset(removed)
+    removed, first = frozenset(removed), AvailableColumns(frozenset(features))
 
     def check(template: Template, available: AvailableColumns) -> AvailableColumns:
         if isinstance(template, Dimension):
             return functools.reduce(AvailableColumns.union, [check(option.value, available) for option in template.options])
         if isinstance(template, Step):
-            problems.extend(_step_problems(template, available, label, source, removed))
+            origin = f"`{source}`" if available == first else f"`{source}` or in the output of earlier steps"
+            problems.extend(_step_problems(template, available, label, origin, removed))
             return available.after(template)
         for item in children(template):
             available = check(item, available)
         return available
 
-    check(chain, AvailableColumns(frozenset(features)))
+    check(chain, first)
     return problems
 
 
-def _step_problems(step: Step, available: AvailableColumns, label: str | None, source: str, removed: frozenset[str]) -> Iterator[Problem]:
+def _step_problems(step: Step, available: AvailableColumns, label: str | None, origin: str, removed: frozenset[str]) -> Iterator[Problem]:
     if step.name == "LabelEncoder":  # sweeps ignores this step, but the step must name the label
         if (text := label_encoder_error(step, label)) is not None:
             yield Problem(f"{step.path}.{'label_column' if 'label_column' in step.params else 'columns'}", text)
@@ -105,8 +106,8 @@ def _step_problems(step: Step, available: AvailableColumns, label: str | None, s
         elif want in removed:
             text = f"`{want}` is not a feature: data.drop or a split removes it"
         else:
-            verb = f"no column of `{source}` matches" if glob.has_magic(want) else f"`{source}` has no column"
-            text = f"{verb} `{want}`; {nearest_column(want, sorted(available.names))}"
+            problem = f"no column in {origin} matches `{want}`" if glob.has_magic(want) else f"no column `{want}` in {origin}"
+            text = f"{problem}; {nearest_column(want, sorted(available.names))}"
         yield Problem(path, text)
 
 

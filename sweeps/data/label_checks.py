@@ -63,7 +63,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
             missing, extra = set(present) - set(columns[key]), set(columns[key]) - set(present)
             texts = [f"{word} {_quoted_names(names)}" for word, names in (("missing", missing), ("extra", extra)) if names]
             if texts:
-                problems.append(Problem(f"data.{key}", f"its columns differ from those of data.train: {'; '.join(texts)}"))
+                problems.append(Problem(f"data.{key}", f"the columns differ from the columns of data.train: {'; '.join(texts)}"))
     return problems
 
 
@@ -130,7 +130,9 @@ def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             key, found = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
             other = _describe_type(kinds.get("train"))
-            problems.append(Problem(f"data.{key}", f"column `{name}` holds {_describe_type(found)} here, but {other} in data.train"))
+            problems.append(
+                Problem(f"data.{key}", f"column `{name}` holds {_describe_type(found)} in data.{key}, but {other} in data.train")
+            )
     if problems:
         raise InputError(problems)
     return {key: pa.table({name: columns[name][key] for name in names}) for key in parts}

@@ -234,7 +234,10 @@ def refuse_untrusted(folder: Path, trust: bool) -> None:
     prepared = SweepFolder(folder).prepared
     refuse_special_files(prepared)
     if not trust and not (prepared / INFO_FILE).exists() and (prepared / "facts.pkl").exists():
-        text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
+        text = (
+            "was written by an earlier version, and reading this file can run code; if you trust the person who "
+            "made this folder, add --trust"
+        )
         raise UntrustedFile(Problem(str(prepared / "facts.pkl"), text))
 
 

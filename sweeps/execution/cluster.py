@@ -559,10 +559,10 @@ def prepare_authentication(address: str) -> None:
         if answer != NEEDS_TOKEN:
             return  # `join` reports the problem later.
     kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
-    token = "the one in RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"the one in {kept}"
+    token = "the token in RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"the token in {kept}"
     has = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).expanduser().exists()
-    why = f"{token} is another" if has else f"there is none in {kept}"
-    text = f"{address}: the cluster wants a token, and {why}; copy the cluster's ~/.ray/auth_token, or set RAY_AUTH_TOKEN"
+    why = f"{token} is another token" if has else f"there is no token in {kept}"
+    text = f"{address}: the cluster requires a token, but {why}; copy the cluster's ~/.ray/auth_token, or set RAY_AUTH_TOKEN"
     raise InputError(Problem("--address", text))
 
 

@@ -46,7 +46,9 @@ class ChainParser(DimensionParser):
             if not names:
                 return INVALID
             text = f"a step must be a mapping with one key, got keys {', '.join(map(str, names))}"
-            return self.wrong(node, path, f"{text}; make each step its own entry of a list, and indent its parameters under its name")
+            return self.wrong(
+                node, path, f"{text}; write each step as a separate entry of a list, and indent its parameters under its name"
+            )
         return self._step(node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}")
 
     def _step(self, mark: Mark, name: Any, args: Node, path: str, where: str) -> Template:

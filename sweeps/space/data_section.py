@@ -106,7 +106,7 @@ class DataSection:
                 )
             dim = self.reader.numbers(node, path, kind)
             if isinstance(dim, Dimension) and not (dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1):
-                return self.reader.wrong(node, path, f"must be fractions above 0 and at most 1, got {node.show()}")
+                return self.reader.wrong(node, path, f"all values must be above 0 and at most 1, got {node.show()}")
             return dim
         rule = fragments(DataKeys)["rows"]
         if node.value is None or not allows(rule, node.plain()):

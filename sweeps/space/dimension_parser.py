@@ -104,10 +104,10 @@ class DimensionParser:
         if kinds and any(node.value[key].is_list for key in kinds):
             mark = node.keys[kinds[-1]]
             if len(kinds) > 1:
-                self.problems.add(mark, path, f"two domains in one mapping: {', '.join(kinds)}; a dimension has only one")
+                self.problems.add(mark, path, f"two domains in one mapping: {', '.join(kinds)}; a dimension must have only one domain")
             else:
                 others = ", ".join(str(key) for key in names if key != kinds[0])
-                self.problems.add(mark, path, f"`{kinds[0]}` must be the only key of its mapping, which also has: {others}")
+                self.problems.add(mark, path, f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: {others}")
             return MALFORMED
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
@@ -118,11 +118,11 @@ class DimensionParser:
                 return MALFORMED
         if values and not self.started and (instead := translate_mapping(node, values)):
             constant = shown if len(shown := node.show()) < 60 else "{...}"
-            keep = f"; to keep it as a constant, write {{grid: [{constant}]}}" if values == "anything" else ""
+            keep = f"; to use the mapping as a constant, write {{grid: [{constant}]}}" if values == "anything" else ""
             self.problems.add(node.mark, path, f"{shown} is not a domain; {instead}{keep}")
             return MALFORMED
         if "when" in node.value:
-            text = "`when` belongs beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option"
+            text = "`when` is allowed only beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option"
             self.problems.add(node.keys["when"], path, text)
         return None
 
@@ -142,7 +142,7 @@ class DimensionParser:
         if kind == MALFORMED:
             return INVALID
         if kind not in BRANCHING:
-            return self.wrong(node, path, f"can be a grid or a choice, not {kind}")
+            return self.wrong(node, path, f"must be a constant, a grid or a choice, not {kind}")
         args = node.value[kind]
         mark = node.keys[kind]
         if not args.is_list or not args.value:
@@ -204,7 +204,7 @@ class DimensionParser:
             return self.branches(node, path, kind, self.column)
         if isinstance(node.value, str) and node.value:
             return node.value
-        quote = "" if node.is_map or node.is_list else "; quote it"
+        quote = "" if node.is_map or node.is_list else "; put quotes around it"
         return self.wrong(node, path, f"a column's name must be text, got {node.show()}{quote}")
 
     def check_values(self, fragment: Fragment, node: Node, path: str) -> None:

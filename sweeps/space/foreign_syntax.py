@@ -78,7 +78,7 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
         return None
     named = {normalized(key).lstrip("_"): child for key, child in node.value.items() if key != "when"}
     if set(named) == {"samplefrom"}:
-        return "a value cannot be a function of others; give it a `when`, or compute it in the loop"
+        return "a value cannot be a function of other values; use `when`, or compute the value in the loop"
     if not named or not set(named) <= set(_KEYS):
         return None
     words = _properties(named)

@@ -63,7 +63,7 @@ class InitialPointsParser:
         missing = self._walk(node, path, known)
         values = self._values(node.value[VALUE], f"{path}.{VALUE}") if VALUE in node.value else None
         if values is not None and missing:
-            text = f"a point with `value` must give every active dimension; missing: {', '.join(missing[:5])}"
+            text = f"a point with `value` must have a value for every active dimension; missing: {', '.join(missing[:5])}"
             self.problems.add(node.keys[VALUE], path, text)
         return InitialPoint(keys, values) if len(self.problems) == before else None
 

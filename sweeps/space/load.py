@@ -188,7 +188,7 @@ class _Loader:
     def _check_space_is_given(self, tuned_data: bool) -> None:
         """Add a problem if the file neither tunes anything nor gives parameters."""
         if self.file.node("space").value in (None, {}) and not tuned_data and not self.started:
-            text = "is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
+            text = "is required; give the loop's parameters and their domains, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
             self.file.wrong("space", text)
 
     def _sections(self, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
@@ -254,8 +254,8 @@ class _Loader:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
         if not report_domains(node, "name", self.problems) and not (isinstance(node.value, str) and _NAME.match(node.value)):
             number = isinstance(node.value, (int, float)) and _NAME.match(node.raw)
-            rule = "must be 1 to 100 of the characters A-Z a-z 0-9 _ - . and must not begin with - or ."
-            text = f"must be text, got {node.show()}; quote it" if number else f"{rule}, got {node.show()}"
+            rule = "must have 1 to 100 characters out of A-Z a-z 0-9 _ - . and must not begin with - or ."
+            text = f"must be text, got {node.show()}; put quotes around it" if number else f"{rule}, got {node.show()}"
             self.problems.add(node.mark, "name", text)
         if node.value == "latest":
             self.problems.add(node.mark, "name", "`latest` means the newest sweep in every command; choose another name")
@@ -276,7 +276,9 @@ class _Loader:
         has_label = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
         needed = self.trainer is not None and self.trainers.definition.needs_label and not self.started
         if needed and not has_label and (node.is_map or node.value is None):
-            self.problems.add(self.file.at("data"), "data.label", f"is required by `{self.trainers.name}`; give the column to predict")
+            self.problems.add(
+                self.file.at("data"), "data.label", f"is required by `{self.trainers.name}`; give the name of the column to predict"
+            )
 
     def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
         """Enumerate the cells, and check the numbers of cells, shapes, data variants and trials."""
@@ -299,7 +301,8 @@ class _Loader:
             self.file.wrong("limits.max_trials", f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}")
         elif limits and not limits.max_trials and sampled:
             text = (
-                f"is required, because {sampled[0]} is sampled; give the number of trials, at least the number of grid cells, {len(cells)}"
+                f"is required, because {sampled[0]} is sampled; "
+                f"give the number of trials, which must be at least the number of grid cells, {len(cells)}"
             )
             self.file.wrong("limits.max_trials", text)
         return cells

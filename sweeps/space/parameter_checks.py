@@ -50,7 +50,7 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
     if tunable and node.is_list:
         hint = to_try_each(node)
     elif types == ("string",):
-        hint = "; quote it" if isinstance(node.value, (bool, int, float)) else ""
+        hint = "; put quotes around it" if isinstance(node.value, (bool, int, float)) else ""
     elif types == ("boolean",) or {"integer", "number"} & set(types):
         hint = scalar_hint(node.value, boolean=types == ("boolean",))
     return f"must be {rule_of(fragment)}, got {node.show()}{hint}"
@@ -58,7 +58,7 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
 
 def to_try_each(node: Node) -> str:
     """Return the hint for a list in place of one value. "" for another value."""
-    return f"; to try each, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
+    return f"; to try each value, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
 
 
 def _domain_of(node: Node) -> str | None:

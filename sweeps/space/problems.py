@@ -195,7 +195,7 @@ def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, 
         if len(names) == 1 and (kind := names[0]) in DOMAINS:
             where = ".".join((path, *map(str, parts)))
             section = path.split(".")[0]
-            rule = "only train, drop and rows of data can" if section == "data" else "only values under `space:` can"
+            rule = "only train, drop and rows of data can be tuned" if section == "data" else "only values under `space:` can be tuned"
             problems.add(at.keys[kind], where, f"cannot be tuned (`{kind}`); {rule}")
             paths.add(parts)
             return

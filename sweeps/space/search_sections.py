@@ -216,12 +216,12 @@ class SearchSections:
         others = [key for key in given if key not in own and key in scheduler_keys()]
         if others and not name.mark.line and all(given[key].mark.source != name.mark.source for key in others):
             rest = "".join(f", {key}: {child.show()}" for key, child in given.items() if key not in others)
-            text = f"{name.value} does not take {', '.join(others)}; replace the whole section: "
+            text = f"the scheduler {name.value} has no key {', '.join(others)}; replace the whole section: "
             self.problems.add(name.mark, "scheduler", f"{text}--set 'scheduler={{name: {name.value}{rest}}}'")
             return
         for key in others:
             owners = [other for other in registry.names("scheduler") if key in option_names("scheduler", other)]
-            text = f"is a key of {' and '.join(owners)}, not of {name.value}, which takes {', '.join(own)}"
+            text = f"is a key of {' and '.join(owners)}, not of {name.value}; keys of {name.value}: {', '.join(own)}"
             self.problems.add(node.keys[key], f"scheduler.{key}", text)
 
     # ---- contradictions between sections
@@ -237,12 +237,12 @@ class SearchSections:
         scheduler = self.scheduler.name if self.scheduler and compares_trials(self.scheduler) else None
         if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
             metric = self.objectives[0].metric
-            text = f"must be none, because {metric} is known only after a trial has ended; got {scheduler}"
+            text = f"must be none, because the objective {metric} is known only after a trial has ended; got {scheduler}"
             self.file.wrong("scheduler.name", text)
         if len(self.objectives) < 2:
             return
         if scheduler:
-            text = f"must be none, because several objectives do not rank running trials by one number; got {scheduler}"
+            text = f"must be none, because running trials with several objectives cannot be ranked by one number; got {scheduler}"
             self.file.wrong("scheduler.name", text)
         able = [name for name in registry.names("sampler") if registry.built_in("sampler", name).several_objectives]
         if self.search and self.search.algorithm in set(registry.names("sampler")) - set(able):
@@ -255,7 +255,7 @@ class SearchSections:
         most, concurrent = (self.limits.max_trials, self.limits.max_concurrent_trials) if self.limits else (0, None)
         size = scheduler.population or most
         if scheduler.population and most not in (0, size):
-            text = f"must be limits.max_trials, {most}, because {scheduler.name} trains only its population; got {size}"
+            text = f"must be equal to limits.max_trials, {most}, because every trial of {scheduler.name} is in the population; got {size}"
             self.file.wrong("scheduler.population", text)
         elif concurrent is not None and concurrent < size:
             text = f"must be at least the population of {scheduler.name}, {size}, whose members take turns; got {concurrent}"

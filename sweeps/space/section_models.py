@@ -381,7 +381,7 @@ SPLIT_FORMS = "a fraction such as 0.2, a path, {column: split, value: valid}, {t
 # What to give for a missing required key, by section and key.
 REQUIRED: dict[tuple[type, str], str] = {
     (DataKeys, "valid"): f"give {SPLIT_FORMS}",
-    (DataKeys, "train"): "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own needs no `data`",
+    (DataKeys, "train"): "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own data needs no `data`",
     (Objective, "goal"): "give minimize or maximize",
     (Objective, "metric"): "give the name of a metric that the trainer reports, such as valid-logloss",
     (LoopKeys, "loop"): "give a reference `module:attr` to a training loop",

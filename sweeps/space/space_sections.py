@@ -90,7 +90,7 @@ class SpaceParser(ChainParser):
     def _parameter(self, node: Node, name: Any, path: str) -> Template:
         """Parse a parameter of the loop."""
         if not isinstance(name, str) or not name:
-            return self.wrong_key(node, name, path, "the name of a parameter must be text; quote it")
+            return self.wrong_key(node, name, path, "the name of a parameter must be text; put quotes around it")
         template = self.anything(node.value[name], path)
         if template is not INVALID:
             self._check_parameter(node, name, path)

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from sweeps.core.suggestions import did_you_mean
 
 _LOOP = 'write a loop, as docs/how-to/own-loop.md shows, and name it: trainer: {loop: "my_loop:train_func", backend: %s}'
-SKLEARN_LOOP = 'write a loop that fits it, as docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}'
+SKLEARN_LOOP = (
+    'write a loop that fits the estimator, as docs/how-to/own-loop.md shows under "Use scikit-learn", '
+    'and name the loop: trainer: {loop: "forest:train_func"}'
+)
 # An encoder that returns no missing values.
 UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}'
 
@@ -34,7 +37,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "file": {
         _WHEN: "when",
-        "write `objective: {metric: ..., goal: minimize}`, or a list of these": "metric mode direction directions",
+        "write `objective: {metric: ..., goal: minimize}`, or a list of such mappings": "metric mode direction directions",
         "write `limits: {max_trials: N}`": "num_samples n_trials run_cap",
         "write `limits: {max_concurrent_trials: N}`": "n_jobs",
         "write `limits: {timeout: 1h}`": "time_budget_s",
@@ -175,16 +178,19 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         **{f"write `sklearn.{ref}`": ref.partition(":")[2] for ref in _SKLEARN_STEPS.split()},
     },
     "OrdinalEncoder": {
-        f"Ray Data's encoder leaves an unseen category missing; scikit-learn's takes it: {UNSEEN}": "handle_unknown unknown_value"
+        "Ray Data's encoder turns an unseen category into a missing value; "
+        f"scikit-learn's encoder has this parameter: {UNSEEN}": "handle_unknown unknown_value"
     },
     "OneHotEncoder": {
         "it is not needed: an unseen category becomes zeros": "handle_unknown",
-        "scikit-learn's encoder takes it: `sklearn.preprocessing:OneHotEncoder`": "drop",
+        "scikit-learn's encoder has this parameter: `sklearn.preprocessing:OneHotEncoder`": "drop",
         "max_categories": "min_frequency",
     },
-    "StandardScaler": {"scikit-learn's scaler takes it: `sklearn.preprocessing:StandardScaler`": "with_mean with_std"},
-    "MinMaxScaler": {"scikit-learn's scaler takes it: `sklearn.preprocessing:MinMaxScaler`": "feature_range"},
-    "SimpleImputer.strategy": {'scikit-learn takes it: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median"},
+    "StandardScaler": {"scikit-learn's scaler has this parameter: `sklearn.preprocessing:StandardScaler`": "with_mean with_std"},
+    "MinMaxScaler": {"scikit-learn's scaler has this parameter: `sklearn.preprocessing:MinMaxScaler`": "feature_range"},
+    "SimpleImputer.strategy": {
+        'for median, use scikit-learn: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median"
+    },
 }
 # For each place: the word to suggest for each name of another tool. A single word is shown as "did you mean `word`?", other text unchanged.
 SUGGESTIONS = {place: {name: word for word, names in words.items() for name in names.split()} for place, words in _NAMES.items()}

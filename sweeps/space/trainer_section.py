@@ -90,7 +90,8 @@ class TrainerSection:
         dotted = all(part.isidentifier() for part in name.split("."))
         if ":" in name:
             mapping = (
-                f"`{name}` is a loop, not a trainer's name; write {{loop: {node.show()}}}, with `backend: torch` if its ranks need one"
+                f"`{name}` is a loop, not a trainer's name; write {{loop: {node.show()}}}, "
+                "and add `backend: torch` if its ranks need torch's process group"
             )
             fault = self._reference_problem(name, "loop")
             self.problems.add(node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping)

@@ -72,5 +72,5 @@ def causes(value: Any) -> tuple[str, ...]:
         ValueError: The value is not a list of these.
     """
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and CLASS_NAME.fullmatch(name) for name in value):
-        raise ValueError("must be a list of `lost` and names of exception classes, such as [lost, ConnectionError]")
+        raise ValueError("must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]")
     return tuple(value)

@@ -128,7 +128,7 @@ def option_of(dim: Dimension, node: Node) -> Any:
         if not (named.value is None or isinstance(named.value, (bool, int, float, str))):
             return named.key
     hint = did_you_mean(str(plain), [say(option.key) for option in dim.options])
-    raise InvalidValue(f"is not an option of {dim.name}; {hint}", node)
+    raise InvalidValue(f"must be an option of {dim.name}; {hint}", node)
 
 
 def describe_values(dim: Dimension) -> str:
@@ -216,5 +216,5 @@ class WhenParser:
             return
         for name, dim in self.parsed.items():
             if dim.when and name in outer and (other := conflicting_dimension(dim, self.parsed, outer)) is not None:
-                text = f"`when` can never be true, because it depends on conditions that need two values of `{other}` at once"
+                text = f"`when` can never be true, because this condition and earlier conditions need two different values of `{other}`"
                 self.problems.add(self._marks.get(name, Mark("")), name, text)

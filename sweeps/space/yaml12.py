@@ -128,7 +128,7 @@ class _Builder:
         for event in self.events:
             if isinstance(event, events.DocumentStartEvent):
                 if root is not None:
-                    raise _error(self.mark(event.start_mark), "a second document begins here; a space file is one document")
+                    raise _error(self.mark(event.start_mark), "a second document begins here; a space file must be one document")
                 if event.version and tuple(event.version) < (1, 2):
                     version = ".".join(map(str, event.version))
                     raise _error(self.mark(event.start_mark), f"%YAML {version}: a space file must be YAML 1.2; remove this line")
@@ -189,7 +189,7 @@ class _Builder:
             if key.is_map or key.is_list:
                 raise _error(at, f"a key must be a name, got {key.show()}")
             if key.raw == "<<":
-                raise _error(at, "merge keys (`<<`) are not YAML 1.2; write the keys out")
+                raise _error(at, "merge keys (`<<`) are not part of YAML 1.2; write the keys without `<<`")
             if key.value in mapping.value:
                 line = mapping.keys[key.value].line
                 raise _error(at, f"duplicate key `{key.value}`" + (f"; it is already on line {line}" if line else ""))

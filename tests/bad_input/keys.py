@@ -36,17 +36,17 @@ TABLE: dict[str, tuple[Case, ...]] = {
         without(
             "no space",
             "space",
-            "1:1: space: is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
+            "1:1: space: is required; give the loop's parameters and their domains, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
         ),
         line(
             "an empty space",
             "space: {}",
-            "5:1: space: is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
+            "5:1: space: is required; give the loop's parameters and their domains, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
         ),
         line(
             "no label for a trainer that needs one",
             "data: {train: rows.csv, valid: 0.25}",
-            "2:1: data.label: is required by `xgboost`; give the column to predict",
+            "2:1: data.label: is required by `xgboost`; give the name of the column to predict",
         ),
         without(
             "no trainer",
@@ -56,9 +56,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
         without(
             "no data",
             "data",
-            "1:1: data.label: is required by `xgboost`; give the column to predict",
+            "1:1: data.label: is required by `xgboost`; give the name of the column to predict",
             "1:1: data.train: is required; give a path, a glob, a URI, sklearn:NAME or module:function; "
-            "a loop that reads its own needs no `data`",
+            "a loop that reads its own data needs no `data`",
             "1:1: data.valid: is required; give a fraction such as 0.2, a path, {column: split, value: valid}, "
             "{time: col, last: 0.2} or {group: col, part: 0.2}",
         ),
@@ -78,10 +78,10 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "no max_trials with a sampled dimension",
             "limits: {}",
-            "4:1: limits.max_trials: is required, because params.eta is sampled; give the number of trials, at least the number of "
-            "grid cells, 1",
+            "4:1: limits.max_trials: is required, because params.eta is sampled; give the number of trials, "
+            "which must be at least the number of grid cells, 1",
         ),
-        line("no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required; give the report at which a trial ends"),
+        line("no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required; give the step at which a trial ends"),
         line(
             "keys of a scheduler without its name",
             "scheduler: {max_t: 9}",
@@ -129,7 +129,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a condition on an unknown option",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: drat}}",
-            "5:99: params.eta: when params.booster: is not an option of params.booster, got drat; did you mean `dart`?",
+            "5:99: params.eta: when params.booster: must be an option of params.booster, got drat; did you mean `dart`?",
         ),
         params(
             "a comparison with an option that is text",
@@ -150,7 +150,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "conditions that exclude each other",
             "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {randint: [1, 9], when: {params.a: y, params.b: 1}}",
-            "5:102: params.c: `when` can never be true, because it depends on conditions that need two values of `params.a` at once",
+            "5:102: params.c: `when` can never be true, because this condition and earlier conditions need two "
+            "different values of `params.a`",
         ),
         params(
             "a condition that is not a mapping",
@@ -165,7 +166,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a constant with a condition",
             "booster: {choice: [gbtree, dart]}, eta: {rate: 0.1, when: {params.booster: dart}}",
-            "5:70: params.eta: `when` belongs beside a domain; "
+            "5:70: params.eta: `when` is allowed only beside a domain; "
             "write a conditional constant as {choice: [...], when: {...}} with one option",
         ),
         line(

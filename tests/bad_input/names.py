@@ -9,12 +9,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "two domains in one mapping",
             "eta: {uniform: [0, 1], choice: [1]}",
-            "5:41: params.eta: two domains in one mapping: uniform, choice; a dimension has only one",
+            "5:41: params.eta: two domains in one mapping: uniform, choice; a dimension must have only one domain",
         ),
         params(
             "a domain and another key",
             "eta: {quniform: [0, 1], q: 0.1}",
-            "5:24: params.eta: `quniform` must be the only key of its mapping, which also has: q",
+            "5:24: params.eta: `quniform` must be the only key of its mapping; the mapping also has: q",
         ),
         params(
             "unknown domain", "eta: {loguniforn: [1e-3, 0.3]}", "5:24: params.eta: unknown domain `loguniforn`; did you mean `loguniform`?"
@@ -32,24 +32,28 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a grid under limits",
             "limits: {max_trials: {grid: [4, 8]}}",
-            "4:23: limits.max_trials: cannot be tuned (`grid`); only values under `space:` can",
+            "4:23: limits.max_trials: cannot be tuned (`grid`); only values under `space:` can be tuned",
         ),
         line(
             "a choice under data",
             "data: {train: rows.csv, label: y, valid: {choice: [0.2, 0.3]}}",
-            "2:43: data.valid: cannot be tuned (`choice`); only train, drop and rows of data can",
+            "2:43: data.valid: cannot be tuned (`choice`); only train, drop and rows of data can be tuned",
         ),
         line(
             "a domain for the trainer",
             "trainer: {grid: [xgboost, torch_tabular]}",
-            "1:11: trainer: cannot be tuned (`grid`); only values under `space:` can",
+            "1:11: trainer: cannot be tuned (`grid`); only values under `space:` can be tuned",
         ),
         line(
             "a domain in place of a section",
             "space: {grid: [{}]}",
             "5:9: space.grid: unknown section; valid: preprocessor, scaling, params; put a parameter of the loop under `params`",
         ),
-        line("a range of chains", "space: {preprocessor: {uniform: [0, 1]}}", "5:23: preprocessor: can be a grid or a choice, not uniform"),
+        line(
+            "a range of chains",
+            "space: {preprocessor: {uniform: [0, 1]}}",
+            "5:23: preprocessor: must be a constant, a grid or a choice, not uniform",
+        ),
         line(
             "a range of floats for workers",
             "space: {scaling: {num_workers: {uniform: [1, 2]}}}",
@@ -85,20 +89,21 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a loop in place of a trainer's name",
             "trainer: my_mod:train",
-            "1:10: trainer: `my_mod:train` is a loop, not a trainer's name; write {loop: my_mod:train}, with `backend: torch` if "
-            "its ranks need one",
+            "1:10: trainer: `my_mod:train` is a loop, not a trainer's name; write {loop: my_mod:train}, and add `backend: torch` if "
+            "its ranks need torch's process group",
         ),
         line(
             "a scikit-learn estimator as the trainer",
             'trainer: "sklearn.ensemble:RandomForestClassifier"',
-            "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that fits it, as "
-            'docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}',
+            "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that fits the estimator, as "
+            'docs/how-to/own-loop.md shows under "Use scikit-learn", and name the loop: trainer: {loop: "forest:train_func"}',
         ),
         line(
             "a scikit-learn estimator as the loop",
             'trainer: {loop: "sklearn.ensemble:RandomForestClassifier", backend: torch}',
-            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that fits it, as "
-            'docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}',
+            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that "
+            "fits the estimator, as "
+            'docs/how-to/own-loop.md shows under "Use scikit-learn", and name the loop: trainer: {loop: "forest:train_func"}',
         ),
         line(
             "an unknown module",
@@ -138,7 +143,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an unknown value of a step's parameter",
             "space: {preprocessor: {SimpleImputer: {strategy: median}}}",
-            "5:50: preprocessor.SimpleImputer.strategy: must be mean, most_frequent or constant, got median; scikit-learn takes it:"
+            "5:50: preprocessor.SimpleImputer.strategy: must be mean, most_frequent or constant, got median; "
+            "for median, use scikit-learn:"
             ' {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}',
         ),
         line(
@@ -151,7 +157,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "parameters beside a step in place of under it",
             "space: {preprocessor: {StandardScaler: , columns: all}}",
             "5:23: preprocessor: a step must be a mapping with one key, got keys StandardScaler, columns; "
-            "make each step its own entry of a list, and indent its parameters under its name",
+            "write each step as a separate entry of a list, and indent its parameters under its name",
         ),
         line(
             "unknown scheduler",
@@ -186,15 +192,17 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a name that cannot name a folder",
             "name: a/b",
-            "6:7: name: must be 1 to 100 of the characters A-Z a-z 0-9 _ - . and must not begin with - or ., got a/b",
+            "6:7: name: must have 1 to 100 characters out of A-Z a-z 0-9 _ - . and must not begin with - or ., got a/b",
         ),
         line(
-            "a label that is not text", "data: {train: rows.csv, label: 1, valid: 0.25}", "2:32: data.label: must be text, got 1; quote it"
+            "a label that is not text",
+            "data: {train: rows.csv, label: 1, valid: 0.25}",
+            "2:32: data.label: must be text, got 1; put quotes around it",
         ),
         line(
             "a dropped column that is not text",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: [1]}",
-            "2:55: data.drop.0: a column's name must be text, got 1; quote it",
+            "2:55: data.drop.0: a column's name must be text, got 1; put quotes around it",
         ),
         line(
             "data.drop that is not a list",
@@ -202,7 +210,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:54: data.drop: must be a list of columns, got age",
         ),
         line(
-            "a metric that is not text", "objective: {metric: 3, goal: minimize}", "3:21: objective.metric: must be text, got 3; quote it"
+            "a metric that is not text",
+            "objective: {metric: 3, goal: minimize}",
+            "3:21: objective.metric: must be text, got 3; put quotes around it",
         ),
         line(
             "a trainer that is a number",
@@ -222,11 +232,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "space: {scaling: {resources_per_worker: 2}}",
             "5:41: scaling.resources_per_worker: must be a mapping such as {CPU: 1}, got 2",
         ),
-        params("a parameter whose name is not text", "1: 2", "5:18: params.1: the name of a parameter must be text; quote it"),
+        params("a parameter whose name is not text", "1: 2", "5:18: params.1: the name of a parameter must be text; put quotes around it"),
         line(
             "a column that is not text",
             "space: {preprocessor: {StandardScaler: {columns: [age, 3]}}}",
-            "5:56: preprocessor.StandardScaler.columns.1: a column's name must be text, got 3; quote it",
+            "5:56: preprocessor.StandardScaler.columns.1: a column's name must be text, got 3; put quotes around it",
         ),
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.bad_input import Case, line, params, top, whole
 
-CAUSES = "must be a list of `lost` and names of exception classes, such as [lost, ConnectionError], got"
+CAUSES = "must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError], got"
 TABLE: dict[str, tuple[Case, ...]] = {
     "Bounds and options": (
         params("reversed bounds", "eta: {uniform: [1, 0]}", "5:24: params.eta: uniform needs lower < upper, got [1, 0]"),
@@ -106,7 +106,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:34: params.day: uniform [lower, upper]: lower must be a number, got 2019-01-01",
             "5:46: params.day: uniform [lower, upper]: upper must be a number, got 2019-02-01",
         ),
-        line("a number for a name", "name: 2019", "6:7: name: must be text, got 2019; quote it"),
+        line("a number for a name", "name: 2019", "6:7: name: must be text, got 2019; put quotes around it"),
         line(
             "true for a name",
             "objective: {metric: valid-logloss, goal: true}",

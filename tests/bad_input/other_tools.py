@@ -10,50 +10,50 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "W&B's bounds, of integers",
             "depth: {min: 1, max: 8}",
             "5:25: params.depth: {min: 1, max: 8} is not a domain; write {randint: [1, 9]} for integers, or {uniform: [1, 8]}; "
-            "to keep it as a constant, write {grid: [{min: 1, max: 8}]}",
+            "to use the mapping as a constant, write {grid: [{min: 1, max: 8}]}",
         ),
         params(
             "W&B's bounds, of numbers",
             "eta: {min: 0.0, max: 0.3}",
             "5:23: params.eta: {min: 0.0, max: 0.3} is not a domain; write {uniform: [0.0, 0.3]}; "
-            "to keep it as a constant, write {grid: [{min: 0.0, max: 0.3}]}",
+            "to use the mapping as a constant, write {grid: [{min: 0.0, max: 0.3}]}",
         ),
         params(
             "W&B's values",
             "booster: {values: [gbtree, dart]}",
             "5:27: params.booster: {values: [gbtree, dart]} is not a domain; write {choice: [gbtree, dart]}; "
-            "to keep it as a constant, write {grid: [{values: [gbtree, dart]}]}",
+            "to use the mapping as a constant, write {grid: [{values: [gbtree, dart]}]}",
         ),
         params(
             "W&B's value",
             "eta: {value: 0.1}",
             "5:23: params.eta: {value: 0.1} is not a domain; write the value itself: 0.1; "
-            "to keep it as a constant, write {grid: [{value: 0.1}]}",
+            "to use the mapping as a constant, write {grid: [{value: 0.1}]}",
         ),
         params(
             "W&B's distribution",
             "eta: {distribution: log_uniform_values, min: 1e-3, max: 0.3}",
             "5:23: params.eta: {distribution: log_uniform_values, min: 1e-3, max: 0.3} is not a domain; write {loguniform: [1e-3, 0.3]}; "
-            "to keep it as a constant, write {grid: [{distribution: log_uniform_values, min: 1e-3, max: 0.3}]}",
+            "to use the mapping as a constant, write {grid: [{distribution: log_uniform_values, min: 1e-3, max: 0.3}]}",
         ),
         params(
             "Ray Tune's sample_from",
             "eta: {sample_from: by_depth}",
-            "5:23: params.eta: {sample_from: by_depth} is not a domain; a value cannot be a function of others; give it a `when`, or "
-            "compute it in the loop; to keep it as a constant, write {grid: [{sample_from: by_depth}]}",
+            "5:23: params.eta: {sample_from: by_depth} is not a domain; a value cannot be a function of other values; use `when`, "
+            "or compute the value in the loop; to use the mapping as a constant, write {grid: [{sample_from: by_depth}]}",
         ),
         params(
             "Optuna's bounds",
             "eta: {type: float, low: 1e-3, high: 0.3, log: true}",
             "5:23: params.eta: {type: float, low: 1e-3, high: 0.3, log: true} is not a domain; write {loguniform: [1e-3, 0.3]}; "
-            "to keep it as a constant, write {grid: [{type: float, low: 1e-3, high: 0.3, log: true}]}",
+            "to use the mapping as a constant, write {grid: [{type: float, low: 1e-3, high: 0.3, log: true}]}",
         ),
         params(
             "Katib's feasible space",
             'eta: {feasibleSpace: {min: "0.01", max: "0.3"}}',
             "5:23: params.eta: {feasibleSpace: {min: '0.01', max: '0.3'}} is not a domain; "
             "write {uniform: [lower, upper]}, {choice: [...]} or another domain; "
-            "to keep it as a constant, write {grid: [{feasibleSpace: {min: '0.01', max: '0.3'}}]}",
+            "to use the mapping as a constant, write {grid: [{feasibleSpace: {min: '0.01', max: '0.3'}}]}",
         ),
         line(
             "bounds of the number of workers",
@@ -65,7 +65,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a list in place of a choice of workers",
             "space: {scaling: {num_workers: [1, 2]}}",
-            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got [1, 2]; to try each, "
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got [1, 2]; to try each value, "
             "write {choice: [1, 2]}",
         ),
         line(
@@ -88,8 +88,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a parameter of scikit-learn's encoder",
             "space: {preprocessor: {OrdinalEncoder: {unknown_value: -1}}}",
-            "5:41: preprocessor.OrdinalEncoder.unknown_value: unknown parameter of OrdinalEncoder; Ray Data's encoder leaves an "
-            'unseen category missing; scikit-learn\'s takes it: {"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: '
+            "5:41: preprocessor.OrdinalEncoder.unknown_value: unknown parameter of OrdinalEncoder; Ray Data's encoder turns an "
+            "unseen category into a missing value; scikit-learn's encoder has this parameter: "
+            '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: '
             "use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}",
         ),
         line(
@@ -103,7 +104,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a metric outside its section",
             "metric: valid-logloss",
-            "6:1: metric: unknown key; write `objective: {metric: ..., goal: minimize}`, or a list of these",
+            "6:1: metric: unknown key; write `objective: {metric: ..., goal: minimize}`, or a list of such mappings",
         ),
         line(
             "a parameter outside its section",
@@ -125,7 +126,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "another scheduler with the old scheduler's keys",
             "scheduler: {name: asha, max_t: 9, grace_period: 2}; sweeps validate space.yaml --set scheduler.name=none",
             (
-                "--set scheduler.name=none: scheduler: none does not take grace_period; replace the whole section: --set "
+                "--set scheduler.name=none: scheduler: the scheduler none has no key grace_period; replace the whole section: --set "
                 "'scheduler={name: none, max_t: 9}'",
             ),
             top(scheduler="{name: asha, max_t: 9, grace_period: 2}"),

@@ -241,29 +241,29 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "valid with other columns",
             "{train: rows.csv, label: y, valid: valid.csv}",
-            "2:42: data.valid: its columns differ from those of data.train: missing `plan`; extra `paln`",
+            "2:42: data.valid: the columns differ from the columns of data.train: missing `plan`; extra `paln`",
             files={"valid.csv": ROWS.replace("plan", "paln")},
         ),
         data(
             "valid with another type of label",
             "{train: rows.csv, label: y, valid: valid.csv}",
-            "2:42: data.valid: column `y` holds int64 here, but text in data.train",
+            "2:42: data.valid: column `y` holds int64 in data.valid, but text in data.train",
             files={"valid.csv": "age,plan,y\n1,a,0\n2,b,1\n"},
         ),
         steps(
             "a step for an unknown column",
             "{preprocessor: {StandardScaler: {columns: aeg}}}",
-            "5:50: preprocessor.StandardScaler.columns: `rows.csv` has no column `aeg`; did you mean `age`?",
+            "5:50: preprocessor.StandardScaler.columns: no column `aeg` in `rows.csv`; did you mean `age`?",
         ),
         steps(
             "a step for an unknown column, in an option",
             "{preprocessor: {grid: [none, {StandardScaler: {columns: [age, height]}}]}}",
-            "5:70: preprocessor.grid.1.StandardScaler.columns.1: `rows.csv` has no column `height`; valid: age, plan",
+            "5:70: preprocessor.grid.1.StandardScaler.columns.1: no column `height` in `rows.csv`; valid: age, plan",
         ),
         steps(
             "a pattern without a match",
             '{preprocessor: {StandardScaler: {columns: "pixel_*"}}}',
-            "5:50: preprocessor.StandardScaler.columns: no column of `rows.csv` matches `pixel_*`; valid: age, plan",
+            "5:50: preprocessor.StandardScaler.columns: no column in `rows.csv` matches `pixel_*`; valid: age, plan",
         ),
         steps(
             "a step for the label",
@@ -284,7 +284,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         steps(
             "a misspelled output column of another step",
             "{preprocessor: [{SimpleImputer: {columns: age, output_columns: [filled]}}, {StandardScaler: {columns: flled}}]}",
-            "5:110: preprocessor.1.StandardScaler.columns: `rows.csv` has no column `flled`; did you mean `filled`?",
+            "5:110: preprocessor.1.StandardScaler.columns: no column `flled` in `rows.csv` "
+            "or in the output of earlier steps; did you mean `filled`?",
         ),
         steps(
             "several problems at once",
@@ -292,7 +293,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:32: data.label: `rows.csv` has no column `Y`; did you mean `y`?",
             "2:35: data.valid: `rows.csv` has no column `patient`; valid: age, plan, y",
             "2:77: data.drop: `rows.csv` has no column `id`; valid: age, plan, y",
-            "5:50: preprocessor.StandardScaler.columns: `rows.csv` has no column `heigth`; valid: age, plan, y",
+            "5:50: preprocessor.StandardScaler.columns: no column `heigth` in `rows.csv`; valid: age, plan, y",
             rows="{train: rows.csv, label: Y, valid: {group: patient, part: 0.2}, drop: [id]}",
         ),
     ),

@@ -12,14 +12,19 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "several objectives under a scheduler",
             f"objective: {TWO}⏎scheduler: {{name: asha, max_t: 9}}",
             answered(
-                ("6:19: scheduler.name: must be none, because several objectives do not rank running trials by one number; got asha",)
+                (
+                    "6:19: scheduler.name: must be none, because running trials with several objectives cannot be "
+                    "ranked by one number; got asha",
+                )
             ),
             top(objective=TWO, scheduler="{name: asha, max_t: 9}"),
         ),
         Case(
             "a cost as the objective under a scheduler",
             "objective: {metric: seconds, goal: minimize}⏎scheduler: {name: asha, max_t: 9}",
-            answered(("6:19: scheduler.name: must be none, because seconds is known only after a trial has ended; got asha",)),
+            answered(
+                ("6:19: scheduler.name: must be none, because the objective seconds is known only after a trial has ended; got asha",)
+            ),
             top(objective="{metric: seconds, goal: minimize}", scheduler="{name: asha, max_t: 9}"),
         ),
         line(
@@ -41,17 +46,17 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a key of another scheduler",
             "scheduler: {name: asha, max_t: 9, brackets: 3}",
-            "6:35: scheduler.brackets: is a key of hyperband, not of asha, which takes max_t, grace_period, reduction_factor",
+            "6:35: scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, grace_period, reduction_factor",
         ),
         line(
             "PBT without perturbation_interval",
             "scheduler: {name: pbt}",
-            "6:1: scheduler.perturbation_interval: is required; give the reports between two perturbations",
+            "6:1: scheduler.perturbation_interval: is required; give the number of reports between two perturbations",
         ),
         line(
             "a population of PBT that differs from max_trials",
             "scheduler: {name: pbt, perturbation_interval: 4, population: 6}",
-            "6:62: scheduler.population: must be limits.max_trials, 4, because pbt trains only its population; got 6",
+            "6:62: scheduler.population: must be equal to limits.max_trials, 4, because every trial of pbt is in the population; got 6",
         ),
         line(
             "an option of another algorithm",
@@ -81,7 +86,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a known result of an incomplete point",
             "search: {initial_points: [{value: 0.5}]}",
-            "6:28: search.initial_points.0: a point with `value` must give every active dimension; missing: params.eta",
+            "6:28: search.initial_points.0: a point with `value` must have a value for every active dimension; missing: params.eta",
         ),
         line("a target that is not a number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
         line("patience of 0", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be an integer of at least 1, got 0"),
@@ -113,14 +118,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a grid",
             "checkpoints: {top: {grid: [1, 2]}}",
-            "6:21: checkpoints.top: cannot be tuned (`grid`); only values under `space:` can",
+            "6:21: checkpoints.top: cannot be tuned (`grid`); only values under `space:` can be tuned",
         ),
     ),
     "Data as dimensions": (
         line(
             "a range of files",
             "data: {train: {uniform: [0, 1]}, label: y, valid: 0.25}",
-            "2:15: data.train: can be a grid or a choice, not uniform",
+            "2:15: data.train: must be a constant, a grid or a choice, not uniform",
         ),
         line(
             "an option that is not a source",
@@ -135,7 +140,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a range that starts at 0 rows",
             "data: {train: rows.csv, label: y, valid: 0.25, rows: {uniform: [0, 1]}}",
-            "2:54: data.rows: must be fractions above 0 and at most 1, got {uniform: [0, 1]}",
+            "2:54: data.rows: all values must be above 0 and at most 1, got {uniform: [0, 1]}",
         ),
         line(
             "a feature subset that is not a list",

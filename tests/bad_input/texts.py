@@ -44,7 +44,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         whole("an alias of itself", "a: &x [*x]", "a: &x [*x]\n", "1:8: `*x` refers to a value that contains it"),
         whole("an alias without an anchor", "a: *x", "a: *x\n", "1:4: `*x`: there is no anchor `&x` before this alias"),
-        whole("a merge key", "<<: {a: 1}", "<<: {a: 1}\n", "1:1: merge keys (`<<`) are not YAML 1.2; write the keys out"),
+        whole("a merge key", "<<: {a: 1}", "<<: {a: 1}\n", "1:1: merge keys (`<<`) are not part of YAML 1.2; write the keys without `<<`"),
         whole("deep nesting", "[[[[[[[[...", "[" * 100_000, "1:51: the values are nested more than 50 levels deep, the limit"),
         whole(
             "very many values",
@@ -52,7 +52,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a: [" + "1," * 100_000 + "]",
             "1:19999: the file has more than 10000 values, the limit; each alias counts as a copy of its value",
         ),
-        whole("two documents", "...⏎---⏎...", top() + "---\n" + top(), "6:1: a second document begins here; a space file is one document"),
+        whole(
+            "two documents", "...⏎---⏎...", top() + "---\n" + top(), "6:1: a second document begins here; a space file must be one document"
+        ),
         whole(
             "UTF-16",
             "as PowerShell writes it",

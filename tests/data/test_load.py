@@ -239,7 +239,7 @@ class TestFiles:
         assert found.valid.column("y").to_pylist() == [1, 0] and found.valid.column("a").to_pylist() == [1.5, 2.0]
         assert "missing `c`; extra `cc`" in refused("train.csv", tmp_path, label="y", valid=rule("path", path="odd.csv"))
         text = refused("train.csv", tmp_path, label="y", valid=rule("path", path="typed.csv"))
-        assert "data.valid: column `a` holds text here, but int64 in data.train" in text
+        assert "data.valid: column `a` holds text in data.valid, but int64 in data.train" in text
 
     def test_a_column_that_names_the_split_is_no_feature(self, tmp_path):
         (tmp_path / "rows.csv").write_text("a,part,y\n1,train,0\n2,train,1\n3,valid,0\n4,test,1\n")

@@ -62,7 +62,7 @@ def test_every_variant_is_checked_and_named_by_its_option(space, tmp_path):
         )
     ) == [
         "space.yaml:2:33: data.train.grid.1: `row.csv` does not exist; did you mean `rows.csv`?",
-        "space.yaml:5:49: preprocessor.OneHotEncoder.columns: `more.csv` has no column `plan`; valid: age",
+        "space.yaml:5:49: preprocessor.OneHotEncoder.columns: no column `plan` in `more.csv`; valid: age",
     ]
     drop = space("{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan], [plan, agee]]}}")
     assert said(drop) == ["space.yaml:2:76: data.drop.choice.2: `rows.csv` has no column `agee`; did you mean `age`?"]
@@ -112,7 +112,7 @@ def refused(*steps: Step) -> list[str]:
 )
 def test_a_column_that_an_earlier_step_may_make_is_not_refused(before):
     assert refused(before, Step("StandardScaler", ("made", "age"))) == []
-    assert refused(Step("StandardScaler", "made"), before) == ["`rows.csv` has no column `made`"]
+    assert refused(Step("StandardScaler", "made"), before) == ["no column `made` in `rows.csv`"]
 
 
 @pytest.mark.parametrize("step", ["OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer"])
@@ -120,8 +120,8 @@ def test_columns_made_of_values_begin_with_their_column(step):
     made = Step(step, "plan", {"num_features": 4} if step == "HashingVectorizer" else {})
     assert refused(made, Step("StandardScaler", ("plan_a", "age", "plan_*", "pixel_*"))) == []
     assert refused(made, Step("StandardScaler", ("paln_a", "planb"))) == [
-        "`rows.csv` has no column `paln_a`",
-        "`rows.csv` has no column `planb`",
+        "no column `paln_a` in `rows.csv` or in the output of earlier steps",
+        "no column `planb` in `rows.csv` or in the output of earlier steps",
     ]
 
 
@@ -132,7 +132,7 @@ def test_names_that_no_model_reads_are_made_plain():
 
 def test_words_and_patterns_are_no_names():
     assert refused(Step("StandardScaler", "numeric"), Step("OneHotEncoder", ("categorical", "p*")), Step("MinMaxScaler", "all")) == []
-    assert refused(Step("StandardScaler", "pixel_*")) == ["no column of `rows.csv` matches `pixel_*`"]
+    assert refused(Step("StandardScaler", "pixel_*")) == ["no column in `rows.csv` matches `pixel_*`"]
 
 
 def test_columns_that_are_not_features_are_refused():
@@ -159,7 +159,8 @@ def test_every_option_is_checked_and_columns_that_any_option_makes_count(space):
     body = "".join(f"  {line}\n" for line in OPTIONS.splitlines())
     loaded = space(space="\n" + body, limits="{max_trials: 99}")
     assert said(loaded) == [
-        "space.yaml:10:58: preprocessor.1.StandardScaler.columns.grid.2: `rows.csv` has no column `three`; valid: age, one, plan, two"
+        "space.yaml:10:58: preprocessor.1.StandardScaler.columns.grid.2: no column `three` in `rows.csv` or in the output "
+        "of earlier steps; valid: age, one, plan, two"
     ]
 
 
@@ -206,7 +207,7 @@ def test_all_is_told_at_once_in_the_order_of_the_file(space):
         ["data.label", "`rows.csv` has no column `Y`; did you mean `y`?"],
         ["data.valid", "`valdi.csv` does not exist"],
         ["data.drop", "`rows.csv` has no column `id`; valid"],
-        ["preprocessor.StandardScaler.columns", "`rows.csv` has no column `heigth`; valid"],
+        ["preprocessor.StandardScaler.columns", "no column `heigth` in `rows.csv`; valid"],
         ["data.test", "`nowhere.parquet` does not exist"],
     ]
 

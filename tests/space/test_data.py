@@ -71,7 +71,7 @@ def test_what_is_known_before_a_trial_is_sampled(write) -> None:
 
 
 INVALID = [
-    ("{train: {uniform: [0, 1]}, valid: v.csv}", "data.train: can be a grid or a choice, not uniform"),
+    ("{train: {uniform: [0, 1]}, valid: v.csv}", "data.train: must be a constant, a grid or a choice, not uniform"),
     (
         "{train: {grid: [a.csv, 3]}, valid: v.csv}",
         "data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or module:function, got 3",
@@ -79,14 +79,17 @@ INVALID = [
     ("{train: {grid: [a.csv, a.csv]}, valid: v.csv}", "data.train: grid has the same option twice: a.csv"),
     ("{train: {grid: ['sklearn:irs']}, valid: v.csv}", "data.train.grid.0: scikit-learn has no data set `irs`; did you mean `iris`?"),
     ("{train: {grid_search: [a.csv, b.csv]}, valid: v.csv}", "data.train: unknown domain `grid_search`; did you mean `grid`?"),
-    ("{train: a.csv, valid: {choice: [0.1, 0.2]}}", "data.valid: cannot be tuned (`choice`); only train, drop and rows of data can"),
+    (
+        "{train: a.csv, valid: {choice: [0.1, 0.2]}}",
+        "data.valid: cannot be tuned (`choice`); only train, drop and rows of data can be tuned",
+    ),
     (
         "{train: a.csv, valid: 0.1, label: {choice: [a, b]}}",
-        "data.label: cannot be tuned (`choice`); only train, drop and rows of data can",
+        "data.label: cannot be tuned (`choice`); only train, drop and rows of data can be tuned",
     ),
     ("{train: a.csv, valid: 0.1, rows: 0}", "data.rows: must be a number greater than 0 and at most 1, got 0"),
     ("{train: a.csv, valid: 0.1, rows: {choice: [0.5, 2]}}", "data.rows.choice.1: must be a number greater than 0 and at most 1, got 2"),
-    ("{train: a.csv, valid: 0.1, rows: {uniform: [0, 1]}}", "data.rows: must be fractions above 0 and at most 1, got {uniform: [0, 1]}"),
+    ("{train: a.csv, valid: 0.1, rows: {uniform: [0, 1]}}", "data.rows: all values must be above 0 and at most 1, got {uniform: [0, 1]}"),
     (
         "{train: a.csv, valid: 0.1, rows: {randint: [1, 9]}}",
         "data.rows: must be a fraction of the rows, a grid, a choice or a range of fractions",

@@ -128,11 +128,11 @@ INVALID = [
     ),
     (
         {"objective": TWO, "scheduler": "{name: asha, max_t: 9}"},
-        "scheduler.name: must be none, because several objectives do not rank running trials by one number; got asha",
+        "scheduler.name: must be none, because running trials with several objectives cannot be ranked by one number; got asha",
     ),
     (
         {"objective": "{metric: gpu_seconds, goal: minimize}", "scheduler": "{name: asha, max_t: 9}"},
-        "scheduler.name: must be none, because gpu_seconds is known only after a trial has ended; got asha",
+        "scheduler.name: must be none, because the objective gpu_seconds is known only after a trial has ended; got asha",
     ),
     (
         {"objective": TWO, "search": "{algorithm: gp}"},
@@ -152,15 +152,15 @@ INVALID = [
     ({"limits": "{max_trials: 9, max_gpu_hours: 0}"}, "limits.max_gpu_hours: must be a number greater than 0, got 0"),
     ({"limits": "{max_trials: 9, target: low}"}, "limits.target: must be a number, got low"),
     ({"limits": "{max_trials: 9, patience: 0}"}, "limits.patience: must be an integer of at least 1, got 0"),
-    ({"scheduler": "{name: hyperband}"}, "scheduler.max_t: is required; give the report at which a trial ends"),
-    ({"scheduler": "{name: pbt}"}, "scheduler.perturbation_interval: is required; give the reports between two perturbations"),
+    ({"scheduler": "{name: hyperband}"}, "scheduler.max_t: is required; give the step at which a trial ends"),
+    ({"scheduler": "{name: pbt}"}, "scheduler.perturbation_interval: is required; give the number of reports between two perturbations"),
     (
         {"scheduler": "{name: asha, max_t: 9, brackets: 3}"},
-        "scheduler.brackets: is a key of hyperband, not of asha, which takes max_t, grace_period, reduction_factor",
+        "scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, grace_period, reduction_factor",
     ),
     (
         {"scheduler": "{name: none, grace_period: 3}"},
-        "scheduler.grace_period: is a key of asha and hyperband and median, not of none, which takes max_t",
+        "scheduler.grace_period: is a key of asha and hyperband and median, not of none; keys of none: max_t",
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, quantile_fraction: 0.6}"},
@@ -173,7 +173,7 @@ INVALID = [
     ({"scheduler": "{name: pbt, perturbation_interval: 3, max_t: 2}"}, "scheduler.perturbation_interval: must be at most max_t, 2, got 3"),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, population: 30}"},
-        "scheduler.population: must be limits.max_trials, 20, because pbt trains only its population; got 30",
+        "scheduler.population: must be equal to limits.max_trials, 20, because every trial of pbt is in the population; got 30",
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3}", "limits": "{max_trials: 20, max_concurrent_trials: 4}"},
@@ -202,7 +202,7 @@ INVALID = [
     ({"search": "{initial_points: [{params.eta: x}]}"}, "search.initial_points.0.params.eta: must be a number, got x"),
     (
         {"search": "{initial_points: [{params.booster: drat}]}"},
-        "search.initial_points.0.params.booster: is not an option of params.booster, got drat; did you mean `dart`?",
+        "search.initial_points.0.params.booster: must be an option of params.booster, got drat; did you mean `dart`?",
     ),
     (
         {"search": "{initial_points: [{params.booster: gbtree, params.drop: 0.5}]}"},
@@ -210,7 +210,7 @@ INVALID = [
     ),
     (
         {"search": "{initial_points: [{params.booster: dart, value: 0.5}]}"},
-        "search.initial_points.0: a point with `value` must give every active dimension; missing: params.eta, params.drop",
+        "search.initial_points.0: a point with `value` must have a value for every active dimension; missing: params.eta, params.drop",
     ),
     ({"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: x}]}"}, "value: must be a number, got x"),
     (

@@ -65,7 +65,7 @@ def test_a_users_tracker_is_found_but_not_imported(tmp_path):
         ('["json:Tracker"]', "trackers.0: `json:Tracker`: `json` has no `Tracker`"),
         ("[3]", "trackers.0: must be a name, or a mapping of one name to its options"),
         ('[{"json:dumps": 3}]', "trackers.0.json:dumps: options must be a mapping with text as keys, got 3"),
-        ("{choice: [[mlflow], []]}", "trackers: cannot be tuned (`choice`); only values under `space:` can"),
+        ("{choice: [[mlflow], []]}", "trackers: cannot be tuned (`choice`); only values under `space:` can be tuned"),
     ],
 )
 def test_problems_say_what_is_valid(tmp_path, trackers, problem):

@@ -190,8 +190,8 @@ INVALID = [
     ("{params.n: {gt: 3}}", 'must be a number or a comparison such as "> 3", got {gt: 3}'),
     ("{params.n: true}", "must be a number or a comparison"),
     ("{params.n: []}", "an empty list never matches"),
-    ("{params.c: 4}", "params.x: when params.c: is not an option of params.c, got 4; valid: 3, 6, 9"),
-    ("{params.c: 0}", "is not an option"),
+    ("{params.c: 4}", "params.x: when params.c: must be an option of params.c, got 4; valid: 3, 6, 9"),
+    ("{params.c: 0}", "must be an option"),
     ('{params.c: "> 9"}', "can never be true, because params.c is one of 3, 6, 9"),
 ]
 
@@ -210,12 +210,12 @@ MORE = [
     ("a: {choice: [1], when: {params.b: 1}}, b: {choice: [1, 2]}", "`when` may name only earlier dimensions; `params.b` comes later"),
     ("a: {choice: [x, y]}, b: {grid: [1], when: {params.a: x}}", "the `when` of a grid may name only grids"),
     ("a: {choice: [x, {b: {choice: [1], when: {params.a: x}}}]}", "which contains this dimension"),
-    ("a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}", "params.b: `when` belongs beside a domain"),
+    ("a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}", "params.b: `when` is allowed only beside a domain"),
     ('a: {choice: [x, 3]}, b: {choice: [1], when: {params.a: "> 1"}}', "a comparison needs options that are numbers"),
-    ("a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}", "is not an option of params.a, got z; valid: x, y"),
+    ("a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}", "must be an option of params.a, got z; valid: x, y"),
     (
         "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {choice: [1], when: {params.a: y, params.b: 1}}",
-        "params.c: `when` can never be true, because it depends on conditions that need two values of `params.a` at once",
+        "params.c: `when` can never be true, because this condition and earlier conditions need two different values of `params.a`",
     ),
     (
         "a: {choice: [{b: {choice: [1, 2]}}, {c: {choice: [1], when: {params.a.choice.0.b: 1}}}]}",

@@ -20,7 +20,7 @@ class Asha(Scheduler):
 
     stops: ClassVar[bool] = True
 
-    max_t: Annotated[AtLeast1, Field(description="the report at which a trial ends")]
+    max_t: Annotated[AtLeast1, Field(description="the step at which a trial ends")]
     grace_period: Annotated[AtLeast1, Field(description="the first rung; no trial is stopped before it")] = 1
     reduction_factor: Annotated[AtLeast2, Field(description="ratio of two rungs; one trial in this many passes a rung")] = 3
 

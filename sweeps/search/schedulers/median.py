@@ -21,7 +21,7 @@ class Median(Scheduler):
 
     stops: ClassVar[bool] = True
 
-    max_t: Annotated[AtLeast1 | None, Field(description="the report at which a trial ends")] = None
+    max_t: Annotated[AtLeast1 | None, Field(description="the step at which a trial ends")] = None
     grace_period: Annotated[AtLeast1, Field(description="the first report at which trials are compared; every later one is")] = 1
     min_trials: Annotated[AtLeast1, Field(description="number of other trials that must have reached the step")] = 5
 

@@ -28,8 +28,8 @@ class Pbt(Scheduler):
     perturbs: ClassVar[bool] = True
     needs_checkpoint: ClassVar[bool] = True
 
-    perturbation_interval: Annotated[AtLeast1, Field(description="the reports between two perturbations")]
-    max_t: Annotated[AtLeast1 | None, Field(description="the report at which a trial ends")] = None
+    perturbation_interval: Annotated[AtLeast1, Field(description="the number of reports between two perturbations")]
+    max_t: Annotated[AtLeast1 | None, Field(description="the step at which a trial ends")] = None
     quantile_fraction: Annotated[Number, Field(gt=0, le=0.5, description="part of the population that exploits, and is exploited")] = 0.25
     resample_probability: Annotated[Number, Field(ge=0, le=1, description="probability of drawing a parameter again")] = 0.25
     population: Annotated[AtLeast2 | None, Field(description="number of trials, the same as limits.max_trials")] = None
