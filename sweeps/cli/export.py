@@ -11,21 +11,23 @@ from sweeps.cli import options
 from sweeps.cli.group import main
 
 
-@main.command(short_help="Write the bundle of a trial, by default of the best one.")
+@main.command(short_help="Write the bundle of a trial, by default of the best trial.")
 @click.argument("sweep")
 @click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export the K best trials.")
 @click.option("--pareto", is_flag=True, help="Export every trial of the Pareto front, for several objectives.")
-@click.option("--refit", is_flag=True, help="Train the trial again on train and valid together, for as many steps as its model had.")
+@click.option("--refit", is_flag=True, help="Train the trial again on train and valid together, for as many steps as its best model.")
 @click.option("--latest", is_flag=True, help="Export the trial's latest checkpoint instead of the best one.")
 @click.option("-o", "--output", type=options.PATH, default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
 @click.option("--register", "name", default=None, metavar="NAME", help="Register the bundle as a version of this model in MLflow.")
-@click.option("--alias", default=None, metavar="ALIAS", help="Move this alias to the new version unless the current one is better.")
-@click.option("--force", is_flag=True, help="Move the alias in any case.")
+@click.option(
+    "--alias", default=None, metavar="ALIAS", help="Move this alias if the new version is better than the version that has the alias."
+)
+@click.option("--force", is_flag=True, help="Move the alias even if the new version is not better.")
 @options.trust
 @options.root
 def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | None, alias: str | None, force: bool, **how: Any) -> None:
-    """Write the bundle of a trial of SWEEP. SWEEP is a folder, `latest`, a name, or the beginning of one."""
+    """Write the bundle of a trial of SWEEP. SWEEP is a folder, a name, the beginning of a name, or `latest`."""
     from sweeps.controller import exports
     from sweeps.controller.sweep_lookup import find
     from sweeps.tracking.mlflow import registry

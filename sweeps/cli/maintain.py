@@ -22,14 +22,14 @@ from sweeps.terminal import text
     default=1,
     show_default=True,
     metavar="N",
-    help="Checkpoints that a trial keeps: its best one and the N - 1 latest.",
+    help="Number of checkpoints that each trial keeps: the best one and the N - 1 latest ones.",
 )
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Only the K best trials keep checkpoints.  [default: all]")
 @click.option(
     "--max-disk",
     default=None,
     metavar="SIZE",
-    help="Size limit of all checkpoints, such as 10GB; the worst trials lose theirs first.  [default: no limit]",
+    help="Size limit of all checkpoints, such as 10GB; checkpoints of the worst trials are deleted first.  [default: no limit]",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be freed, and delete nothing.")
 @options.root

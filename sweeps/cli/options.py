@@ -14,9 +14,13 @@ PATH: Any = click.Path(path_type=Path)
 
 root = click.option("--dir", "root", type=PATH, default=Path(DEFAULT_ROOT), show_default=True, help="Root folder of all sweeps.")
 trust = click.option(
-    "--trust", is_flag=True, help="Read pickles of the sweep's folder that your key has not signed. This runs the code that they hold."
+    "--trust",
+    is_flag=True,
+    help="Read pickles of the sweep's folder that your key has not signed. Pickles can contain code, which then runs.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 only_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print only the final summary.")
-edited_keys = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file before it is read.")
+edited_keys = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the space file before the check."
+)

@@ -18,13 +18,15 @@ from sweeps.core.errors import InputError, Problem
 @click.argument("bundle", type=options.PATH)
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", default=None, help="CSV or Parquet file to write, a path or a URI.  [default: CSV on standard output]")
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Ray processes that predict a Parquet file.")
+@click.option(
+    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Number of Ray processes that predict a Parquet file."
+)
 @options.root
 def predict(bundle: Path, source: str, output: str | None, workers: int, root: Path) -> None:
     """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file or its URI.
 
-    BUNDLE is the folder of a bundle. It can also name a sweep, and then its best trial's bundle is used: a folder, a name in the root (or
-    its beginning), or `latest`. One worker needs no Ray.
+    BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of its name, or `latest`. The bundle of
+    the sweep's best trial is then used. Ray starts only if there are several workers.
     """
     from sweeps.bundle.predict import predict_file
     from sweeps.controller.sweep_lookup import bundle_of
@@ -41,28 +43,41 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 picks a free one.")
 @click.option(
-    "--max-bytes", type=click.IntRange(1), default=10 * 2**20, show_default=True, help="Size limit of a request; a larger one gets 413."
+    "--max-bytes",
+    type=click.IntRange(1),
+    default=10 * 2**20,
+    show_default=True,
+    help="Size limit of a request in bytes; larger requests get 413.",
 )
 @click.option(
-    "--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Row limit of a request; a larger one gets 413."
+    "--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Row limit of a request; larger requests get 413."
 )
 @click.option(
-    "--receive-timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds in which a request must arrive, else 408."
+    "--receive-timeout",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Seconds within which a request must arrive; slower requests get 408.",
 )
 @click.option(
-    "--max-connections", type=click.IntRange(1), default=None, help="Connections that are open at once; others wait.  [default: 500]"
+    "--max-connections", type=click.IntRange(1), default=None, help="Limit of open connections; further connections wait.  [default: 500]"
 )
 @click.option("--allowed-hosts", default=None, metavar="HOST[,HOST]", help="Allowed values of the Host header.  [default: any]")
-@click.option("--token", default=None, help="Token that requests must have. `ps` shows it, so prefer --token-file.")
+@click.option("--token", default=None, help="Token that requests must have. `ps` shows the token, so prefer --token-file.")
 @click.option("--token-file", type=options.PATH, default=None, help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]")
-@click.option("--replicas", type=click.IntRange(1), default=None, help="Processes that answer, under Ray Serve.  [default: this process]")
+@click.option(
+    "--replicas",
+    type=click.IntRange(1),
+    default=None,
+    help="Number of processes that answer requests, under Ray Serve.  [default: this process]",
+)
 @click.option("--address", default=None, help="Address of a Ray cluster for the replicas.  [default: start Ray on this machine]")
 @options.root
 def serve(bundle: Path, root: Path, host: str, port: int, replicas: int | None, address: str | None, **options: Any) -> None:
     """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict.
 
-    BUNDLE is the folder of a bundle. It can also name a sweep, and then its best trial's bundle is used: a folder, a name in the root (or
-    its beginning), or `latest`. Ray is needed only for --replicas and --address.
+    BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of its name, or `latest`. The bundle of
+    the sweep's best trial is then used. Ray starts only with --replicas or --address.
     """
     from sweeps.controller.sweep_lookup import bundle_of
     from sweeps.serving.access import Access, token_of

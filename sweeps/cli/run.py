@@ -45,9 +45,9 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @click.argument("file", type=options.PATH, required=False)
 @click.option("--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit: --set limits.timeout=2h")
-@click.option("--address", default=None, help="Address of a Ray cluster.  [default: as the sweep started]")
-@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: as the sweep started]")
-@click.option("--storage", default=None, metavar="URL", help="The study's database, with its password.")
+@click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
+@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: the URI of the original run]")
+@click.option("--storage", default=None, metavar="URL", help="URL of the study's database, with the password.")
 @options.trust
 @options.only_json
 @options.quiet
@@ -63,7 +63,7 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as
 @main.command()
 @click.argument("sweep")
 @click.argument("trial")
-@click.option("--address", default=None, help="Address of a Ray cluster.  [default: as the sweep started]")
+@click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
 @options.as_json
 @options.root
 def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path) -> None:

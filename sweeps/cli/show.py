@@ -42,7 +42,7 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Path) -> None:
     """Show SWEEP and its trials, or one trial.
 
-    SWEEP is a folder, `latest`, a name, or the beginning of one. If several sweeps have the name, the newest is taken.
+    SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the name, the newest is shown.
     """
     from sweeps.controller.sweep_lookup import find, trial_of
     from sweeps.controller.sweep_summary import summarize
