@@ -1,4 +1,4 @@
-"""Count the distinct preprocessing chains of a sweep. Each distinct chain is fitted once for each data variant and shared by all trials."""
+"""Count the distinct preprocessing chains of a sweep. Trials with the same chain and the same data variant share one fitted chain."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def can_be_empty(template: Template) -> bool:
 def values_of(dim: Dimension) -> Sequence[Any] | None:
     """Return the keys of all values of a dimension; None if the dimension is continuous.
 
-    For a dimension with a step and more than `MAX_ENUMERATED` values, return a sequence that only has the right length.
+    For a float dimension with a step `q` and more than `MAX_ENUMERATED` values, return the indices of the keys instead of the keys.
     """
     if dim.options:
         return [option.key for option in dim.options]

@@ -35,7 +35,7 @@ def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Se
 def find_infeasible_shapes_here(space: Space) -> list[Problem]:
     """Return a problem for each shape that needs more CPUs than this machine has. Call this function before Ray starts.
 
-    Other resources are checked after Ray has started, because Ray detects them more reliably.
+    Resources other than CPUs are checked after Ray has started, because Ray detects these resources more reliably.
     """
     others = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
     return find_infeasible_shapes(space, others | {"CPU": detect()["CPU"]})

@@ -229,5 +229,5 @@ def progress_line(trial: int, index: int, value: dict[str, Any]) -> Line:
 
 
 def format_time(seconds: float) -> str:
-    """Return a time in seconds since the epoch as Optuna writes it."""
+    """Format a time as Optuna writes times. The time is given in seconds since the epoch."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="microseconds")

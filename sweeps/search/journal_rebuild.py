@@ -87,7 +87,7 @@ def rebuild(lines: Sequence[bytes], result: Mapping[str, Any] | None, facts: Swe
 
 
 class _Rebuild:
-    """Rebuild one journal. The arguments are those of `rebuild`."""
+    """Rebuild one journal. See `rebuild` for the arguments."""
 
     def __init__(self, raw: Sequence[bytes], result: Mapping[str, Any] | None, facts: SweepFacts):
         self._raw, self._result, self._facts, self._space = raw, result, facts, facts.space
@@ -191,7 +191,7 @@ class _Rebuild:
         return agrees and self._header_rules().fault(line.record) is None
 
     def _create_record(self, number: int, configurations: int, trial: TrialLines) -> dict[str, Any]:
-        """Return a CREATE_TRIAL record in place of a lost one.
+        """Return a CREATE_TRIAL record that replaces a lost CREATE_TRIAL record.
 
         Args:
             number: Number of the trial.

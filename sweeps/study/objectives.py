@@ -93,7 +93,7 @@ class Objectives:
 
     @property
     def need_one_report(self) -> bool:
-        """True if one report is enough to score a trial: one objective, which is a reported metric, and no constraints."""
+        """True if one report is enough to score a trial: there is one objective, its metric is reported, and there are no constraints."""
         return len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
 
     def score(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:

@@ -35,7 +35,7 @@ PERTURBED = "pbt"
 
 @dataclass(frozen=True)
 class Perturbation:
-    """One perturbation of PBT: a trial received a copy of a donor's checkpoint and the donor's parameters, perturbed.
+    """One perturbation of PBT: a trial received a copy of a donor's checkpoint, and a perturbation of the donor's parameters.
 
     Attributes:
         step: Step at which the trial was perturbed.
@@ -338,7 +338,7 @@ def lineage_text(lineage: Iterable[Perturbation]) -> str:
 
 
 def checkpoint_names(t: FrozenTrial) -> tuple[str | None, str | None]:
-    """Return the folder names of the best and of the latest recorded checkpoint of a trial. If one is missing, its name is None."""
+    """Return the folder names of the best and of the latest recorded checkpoint of a trial. The name of a missing checkpoint is None."""
     checkpoints = [latest_progress(t).get(name) for name in ("best", "checkpoint")]
     best, latest = (Path(checkpoint["path"]).name if checkpoint else None for checkpoint in checkpoints)
     return best, latest

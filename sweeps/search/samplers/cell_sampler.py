@@ -32,7 +32,7 @@ class CellSampler(BaseSampler):
         space: The search space.
 
     Raises:
-        InputError: The algorithm needs a package that is not installed, or it is user-defined and cannot be built.
+        InputError: The algorithm needs a package that is not installed, or a user-defined algorithm cannot be built.
     """
 
     def __init__(self, space: Space):

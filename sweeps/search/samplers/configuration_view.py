@@ -23,8 +23,8 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
     """Merge the trials of a configuration into one trial.
 
     The merged trial is a copy of the first trial, but its values are aggregated over all complete trials of the configuration, as in
-    `sweeps.study.repeats.merged`. For each constraint, it has the largest violation among these trials. The merged trial is RUNNING until
-    all repeats have ended.
+    `sweeps.study.repeats.merged`. For each constraint, the merged trial has the largest violation among these trials. The merged trial is
+    RUNNING until all repeats have ended.
 
     Args:
         trials: Trials of the configuration, the first trial first.

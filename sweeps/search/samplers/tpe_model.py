@@ -45,7 +45,7 @@ class TpeModel:
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
-        Return {} if no level has enough trials, and for a small fraction of trials (see `RANDOM`). All their values are sampled at random.
+        Return {} if no level has enough trials, and for a small fraction of trials (see `RANDOM`). All values of these trials are random.
         """
         study, number = history.study, history.number
         level = history.highest(self.enough)

@@ -62,10 +62,10 @@ class Scheduler(ABC):
         """Return the steps at which a trial of a bracket waits for a decision, sorted.
 
         Args:
-            bracket: The bracket; 0 if there is only one.
+            bracket: Number of the bracket; 0 if there is only one bracket.
 
         Returns:
-            The steps. Return a `range` instead of a tuple if there are very many.
+            The steps. If there are very many steps, return a `range` instead of a tuple.
         """
 
     @abstractmethod

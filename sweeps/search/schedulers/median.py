@@ -17,7 +17,10 @@ from sweeps.space.section_models import AtLeast1
 
 @dataclass(frozen=True)
 class Median(Scheduler):
-    """Stop a trial whose best value so far is worse than the median of the other trials' means up to the same step."""
+    """Stop a trial if its best value so far is worse than the median of the other trials.
+
+    The median is taken over the means of the other trials. The mean of a trial is the mean of its values up to the same step.
+    """
 
     stops: ClassVar[bool] = True
 

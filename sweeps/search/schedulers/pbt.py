@@ -23,7 +23,7 @@ from sweeps.space.section_models import AtLeast1, AtLeast2, Number
 
 @dataclass(frozen=True)
 class Pbt(Scheduler):
-    """At every perturbation step, let the worst members exploit the best and explore near their parameters."""
+    """At every perturbation step, let the worst trials continue from checkpoints of the best trials, with perturbed parameters."""
 
     perturbs: ClassVar[bool] = True
     needs_checkpoint: ClassVar[bool] = True

@@ -25,7 +25,8 @@ class Member:
     Attributes:
         number: Number of the trial.
         value: Value that the trial reported at the step.
-        can_donate: True if the trial still runs, and its latest checkpoint is from this step or a later step.
+        can_donate: True if another trial can continue from this trial's checkpoint. This requires that the trial is running, and that its
+            latest checkpoint is from this step or a later step but before `max_t`.
     """
 
     number: int
@@ -49,8 +50,8 @@ def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: 
 
     Args:
         own: Number of the member that has reached the perturbation step.
-        members: All members that have reached the step, including this one, in any order. NaN is the worst value. Members with equal
-            values are ranked by number.
+        members: All members that have reached the step, including the member `own`, in any order. NaN is the worst value. Members with
+            equal values are ranked by number.
         minimize: True if smaller values are better.
         fraction: Fraction of the members that exploit, and also the fraction that can be exploited. The resulting number of members is
             rounded up, but is at most half of all members.

@@ -102,6 +102,6 @@ class StudyView:
 
         Args:
             rung: The rung.
-            bracket: The bracket; 0 if there is only one.
+            bracket: Number of the bracket; 0 if there is only one bracket.
         """
         return [trial for trial in self.trials.values() if rung in trial.values and trial.bracket == bracket]
