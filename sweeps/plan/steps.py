@@ -58,7 +58,7 @@ def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, 
         return StepCount(most, most, most, (), max_t)
     least = scheduler.min_steps(trials, seed) + again * scheduler.min_complete(trials, seed) * max_t
     between = min(max(typical_steps(scheduler, trials, at_once, again), least), most)
-    if isinstance(rungs, range):
+    if isinstance(rungs, range) and rungs.step == 1:
         return StepCount(least, between, most, (rungs[0],), max_t, every=True)
     return StepCount(least, between, most, tuple(rungs), max_t)
 
@@ -81,14 +81,14 @@ def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 
     totals = []
     for seed in range(max(5, min(41, 1000 // few) | 1)):
         rng = random.Random(seed)
-        lengths = simulate(scheduler, few, at_once, [rng.random() for _ in range(few)].__getitem__)
+        lengths = simulate(scheduler, few, at_once, [rng.random() for _ in range(few)].__getitem__, seed)
         totals.append(sum(length + last * (length == scheduler.max_t) for length in lengths))
     if (late := scheduler.late_trial_steps(again)) is None:
         return round(median(totals) * trials / few)
     return round(median(totals) + (trials - few) * late)
 
 
-def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[[int], float]) -> list[int]:
+def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[[int], float], seed: int = 0) -> list[int]:
     """Simulate a sweep in which every step takes the same time, and return the number of steps of each trial.
 
     Args:
@@ -96,16 +96,17 @@ def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[
         trials: Number of trials. The next trial starts as soon as a running trial ends.
         at_once: Number of concurrent trials.
         quality: Function that returns a trial's value, given its number. The value is the same at every rung; smaller is better.
+        seed: Seed of the simulated sweep, for schedulers that draw numbers.
     """
     assert scheduler.max_t is not None
-    view, started, taken = StudyView(), 0, [0] * trials
+    view, started, taken = StudyView(seed=seed), 0, [0] * trials
     ends: dict[int, tuple[int, ...]] = {}  # steps at which a trial waits or ends, by trial number
     events: list[tuple[int, int, int]] = []  # (time, trial, index in its `ends`), a heap
 
     def start(now: int) -> None:
         """Start the next trial."""
         nonlocal started
-        bracket = scheduler.bracket(0, started)
+        bracket = scheduler.bracket(seed, started)
         assert scheduler.max_t is not None
         view.trials[started] = TrialView(started, bracket)
         ends[started] = (*scheduler.rungs(bracket), scheduler.max_t)

@@ -228,7 +228,7 @@ def _steps(plan: Plan) -> list[str]:
     begun = f"; its brackets start at steps {', '.join(brackets)}" if brackets else ""
     return [
         f"at least {steps.least:,}, at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random values",
-        f"{name} compares trials at {where} and ends them at step {steps.max_t}{begun}",
+        f"{name} decides at {where} and ends trials at step {steps.max_t}{begun}",
     ]
 
 

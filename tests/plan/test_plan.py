@@ -65,7 +65,7 @@ workers     at most 2 processes; they stay alive for later trials
 fits        2 preprocessors, each fitted once
 steps       at least 125, at most 800; about 300 in a simulation with random
             values
-            asha compares trials at steps 5, 15, 45 and ends them at step 50"""
+            asha decides at steps 5, 15, 45 and ends trials at step 50"""
     )
 
 
