@@ -22,6 +22,8 @@ FILES: Mapping[str, str] = {
     "provenance.json": "For each process that drove the sweep: seed, data fingerprint, package versions, git commit.",
     "code.diff": "The difference between your code and its git commit, up to 1 MiB.",
     "sweep.log": "The traceback of every failed trial, and the log messages of Ray, MLflow and Optuna.",
+    "events.jsonl": "The events of the sweep, one JSON object on each line, if `trackers` has `jsonl`.",
+    "tensorboard/": "The event files of TensorBoard, if `trackers` has `tensorboard`.",
     "trials/ID/checkpoint_*/": "Checkpoints of a trial: by default its latest and its best.",
     "trials/ID/logs/rank-N.log": "The output of worker N. Of more than 10 MiB, sweeps keeps the first 1 MiB and the last 4 MiB.",
     "trials/ID/files/": "Files that the loop wrote to `trial.current().folder`.",

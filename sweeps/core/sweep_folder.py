@@ -14,6 +14,7 @@ NAME-DATE-TIME/
 │   ├── files/            other files of the loop, such as profiler traces
 │   ├── logs/rank-0.log   the output of each rank
 │   └── mlflow.json       the trial's run in MLflow
+├── events.jsonl         the events of the sweep, with the tracker `jsonl`; tensorboard/, with the tracker `tensorboard`
 ├── exports/0007/         the default output of `sweeps export`
 ├── bundle/               the winner's bundle; or checkpoint/, if the trainer has no `load`
 ├── report.md, report.html
