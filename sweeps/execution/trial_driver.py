@@ -76,9 +76,9 @@ class TrialDriver:
                 outcome = await self._attempt(running, prepared)
                 yields, running.yields = running.yields, False
                 if isinstance(outcome, WorkerLost):
-                    self._retry_after_loss(running, outcome)
+                    self._count_loss(running, outcome)
                 elif outcome.retry:
-                    self._retry_after_error(running, outcome)
+                    self._count_error(running, outcome)
                 elif not (yields and outcome.state is State.PRUNED):
                     running.finish(outcome.state, outcome.error, outcome.refused, outcome.final)
             running.finish(State.PRUNED)  # The trial was stopped, but its workers died first.
@@ -129,7 +129,7 @@ class TrialDriver:
 
     # ---- attempts
 
-    def _retry_after_error(self, running: RunningTrial, ended: Ended) -> None:
+    def _count_error(self, running: RunningTrial, ended: Ended) -> None:
         running.failures += 1
         if running.failures <= self.max_failures:
             running.retry()
@@ -138,7 +138,7 @@ class TrialDriver:
         count = f"{running.failures} attempts failed with an exception that limits.retry_on names ({limit}); the last:\n"
         running.finish(State.FAIL, f"{count if running.failures > 1 else ''}{ended.error}")
 
-    def _retry_after_loss(self, running: RunningTrial, lost: WorkerLost) -> None:
+    def _count_loss(self, running: RunningTrial, lost: WorkerLost) -> None:
         if lost.blameless:
             running.blameless += 1
             if running.blameless >= MOST_BLAMELESS:
@@ -234,7 +234,7 @@ class TrialDriver:
         except RayTaskError as e:  # An error in sweeps itself, or data that could not be read.
             ended = Ended(assignment.ranks.rank, State.FAIL, str(e.cause) if e.cause is not None else str(e), broken=describe(e))
         except RayError as e:
-            lost = WorkerLost(describe(e))
+            lost = self.workers.reason_of(worker, e)
             self.workers.lose(worker, lost)
             return lost
         if ended.broken:
@@ -271,7 +271,7 @@ class TrialDriver:
             return Ended(0, State.FAIL, late)
         losses = [(rank, result) for rank, result in enumerate(results) if isinstance(result, WorkerLost)]
         if losses:
-            rank, loss = losses[0]
+            rank, loss = min(losses, key=lambda pair: pair[1].blameless)  # One that counts, if there is one.
             if loss.blameless:
                 return loss
             logged = exit_causes.last_attempt_log(log_of(running.folder, rank))

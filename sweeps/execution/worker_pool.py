@@ -502,6 +502,11 @@ class WorkerPool:
             await self._disband(worker.gang)
         self.lose(worker, WorkerLost("closed"))
 
+    def reason_of(self, worker: Worker, error: RayError) -> WorkerLost:
+        """Return why a worker is lost whose call failed with Ray's error."""
+        self.update_nodes()
+        return WorkerLost(describe(error), blameless=worker.info is not None and worker.info.node not in self.nodes)
+
     def lose(self, worker: Worker, reason: Exception) -> None:
         """Remove a worker from the pool, and kill its process if it is alive.
 
