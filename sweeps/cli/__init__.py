@@ -1,4 +1,4 @@
-"""The command line: one module for each group of verbs."""
+"""The command line. Each module defines a group of related verbs."""
 
 # Importing a module adds its verbs to `main`.
 from sweeps.cli import export, maintain, predict, run, show, space  # noqa: F401

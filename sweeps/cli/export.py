@@ -39,7 +39,7 @@ def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | No
     if name is not None:
         registry.check_names(name, alias)
     folder = find(sweep, root)
-    reuse = name is not None  # An earlier export of the same model can be registered as it is.
+    reuse = name is not None  # To register a model, an earlier export of this model can be used again.
     written = exports.export(folder, top=top, pareto=pareto, again=reuse, **how)
     for exported in written:
         click.echo(exported.path)

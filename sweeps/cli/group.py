@@ -1,4 +1,4 @@
-"""The command `sweeps`, to which every verb is added, and how it reports errors."""
+"""The command `sweeps`, to which every verb is added. It reports errors without a traceback."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if not hasattr(sweeps, "SweepsError"):
 
 
 class ErrorReportingGroup(click.Group):
-    """A group that prints each error as text without a traceback, and exits with the code of the error."""
+    """A command group that prints an error as text without a traceback, and exits with the error's exit code."""
 
     def main(self, args: Any = None, *more: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run the command that `args` name (by default the arguments of the process) and exit."""
+        """Run the command that `args` contain and exit. By default, `args` are the arguments of the process."""
         run = functools.partial(super().main, args, *more, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()
@@ -42,7 +42,7 @@ class ErrorReportingGroup(click.Group):
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
             sys.exit(Interrupted.exit_code)
-        except BrokenPipeError:  # The reader of a pipe has closed it, as `head` does.
+        except BrokenPipeError:  # The reader of the output has closed the pipe, as `head` does.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(0)
 

@@ -23,7 +23,7 @@ from sweeps.core.errors import InputError, Problem
 )
 @options.root
 def predict(bundle: Path, source: str, output: str | None, workers: int, root: Path) -> None:
-    """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file or its URI.
+    """Predict with BUNDLE from the raw rows of INPUT, the path or URI of a CSV or Parquet file.
 
     BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of its name, or `latest`. The bundle of
     the sweep's best trial is then used. Ray starts only if there are several workers.

@@ -53,7 +53,7 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @options.quiet
 @options.root
 def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as_json: bool, quiet: bool, **how: Any) -> None:
-    """Continue SWEEP after an interruption or a crash. Give its space FILE only to change limits."""
+    """Continue SWEEP after an interruption or a crash. Pass a space FILE only to change its `limits`."""
     from sweeps.controller.api import resume as resume_sweep
     from sweeps.controller.sweep_lookup import find
 
@@ -67,7 +67,7 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as
 @options.as_json
 @options.root
 def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path) -> None:
-    """Run TRIAL of SWEEP again and compare its reports. The exit code is 1 if they differ. Nothing is recorded."""
+    """Run TRIAL of SWEEP again and compare its reports. The exit code is 1 if the reports differ. The new run is not recorded."""
     from sweeps.controller.rerun import rerun as rerun_trial
     from sweeps.controller.sweep_lookup import find
 
@@ -84,7 +84,7 @@ def _run_with_progress(run_sweep: Callable[..., SweepResult], as_json: bool, qui
     except SweepsError as e:
         if e.result is not None and as_json:
             click.echo(json.dumps(e.result.to_json(), default=str))
-        elif isinstance(e, BundleError) and e.result is not None:  # The search has succeeded; only the export has failed.
+        elif isinstance(e, BundleError) and e.result is not None:  # The search has succeeded. Only the export has failed.
             progress.close()
             click.echo(printable(text.format_result(e.result, unexported=True) + "\n"))
         raise

@@ -1,4 +1,4 @@
-"""Verbs that look at sweeps and change nothing: `ls`, `show`, `logs` and `ui`."""
+"""Verbs that show sweeps and change nothing: `ls`, `show`, `logs` and `ui`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sweeps.cli.group import main
 from sweeps.core.command_hints import printable
 from sweeps.terminal import text
 
-# How many of the best trials `show` prints without `--all`.
+# Number of trials that `show` prints without `--all`, the best first.
 SHOWN_TRIALS = 20
 
 
@@ -74,7 +74,7 @@ def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Pat
 @click.option("-f", "--follow", is_flag=True, help="Keep printing while the trial runs.")
 @options.root
 def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
-    """Print the output of the workers of a TRIAL of SWEEP."""
+    """Print the output of the workers that ran TRIAL of SWEEP."""
     from sweeps.controller.log_reader import read_logs
     from sweeps.controller.sweep_lookup import find
 

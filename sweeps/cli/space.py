@@ -1,4 +1,4 @@
-"""Verbs that look at a space file and start nothing: `validate`, `plan` and `schema`."""
+"""Verbs that check or explain a space file and start nothing: `validate`, `plan` and `schema`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a person sees: the live view while a sweep runs, and the text of everything else."""
+"""Output for the terminal: the live view of a running sweep, and the texts that commands print."""

@@ -1,4 +1,4 @@
-"""Live view of a sweep on standard error: frames on a terminal, or a line every few seconds without one."""
+"""Show a running sweep on standard error. A terminal shows a live view; other streams get a line every few seconds."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any, TextIO
 from sweeps.controller.status import SweepStatus
 from sweeps.terminal.text import format_clock
 
-# Seconds between two frames on a terminal, and between two lines without one.
+# Seconds between two frames on a terminal, and between two lines on other streams.
 FRAME_EVERY = 0.25
 LINE_EVERY = 10.0
 STOPPING = "stopping: finished trials are kept and the best one is exported; press Ctrl-C again to stop at once"
 
 
 class Progress:
-    """Show each status that it is called with. Call `close` before anything else is printed.
+    """Callable that shows each status that it receives. Call `close` before anything else is printed.
 
     Args:
-        silent: Show only that Ctrl-C was received.
+        silent: True to show nothing except a message after Ctrl-C.
         stream: Where to write; standard error by default.
     """
 
@@ -35,7 +35,7 @@ class Progress:
         self.terminal = not silent and self.stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         self.view: _Frames | _Lines | None = None
         self.stopping = False
-        self.reported: set[str] = set()  # silent trials that were named already
+        self.reported: set[str] = set()  # ids of the silent trials that were reported already
 
     def __call__(self, snapshot: SweepStatus) -> None:
         """Show a snapshot of the sweep."""
@@ -51,7 +51,7 @@ class Progress:
             self.view.show(snapshot)
 
     def close(self) -> None:
-        """Erase the view, so that the end of the sweep is printed in its place. If stdout is not the terminal, one line stays."""
+        """Erase the view, so that the result is printed in its place. If stdout is no terminal, print the last status as one line."""
         view, self.view = self.view, None
         if view is not None:
             view.close()
@@ -59,19 +59,19 @@ class Progress:
                 self._print(line(view.snapshot))
 
     def _say(self, text: str) -> None:
-        """Print a text that stays on the screen."""
+        """Print a text that later frames do not overwrite."""
         if self.view is not None:
             self.view.say(text)
         else:
             self._print(text)
 
     def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # nobody reads the stream any more; the sweep continues
+        with contextlib.suppress(OSError, ValueError):  # If nobody reads the stream any more, the sweep continues.
             print(text, file=self.stream, flush=True)
 
 
 def line(s: SweepStatus) -> str:
-    """Format a status as one line: trials by state, the best value, the time left."""
+    """Format a status as one line: number of trials by state, best value, and time left."""
     parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING']} running", f"{s.states['PRUNED']} pruned"]
     if s.states["FAIL"]:
         parts.append(f"{s.states['FAIL']} failed")
@@ -85,7 +85,7 @@ def line(s: SweepStatus) -> str:
 
 
 class _View:
-    """Show a sweep from a thread, so that the clock advances while the driver waits."""
+    """Base class of the views. A thread draws the sweep, so that the displayed time advances while the driver waits."""
 
     def __init__(self) -> None:
         self.snapshot: SweepStatus | None = None
@@ -94,9 +94,9 @@ class _View:
         self.thread = threading.Thread(target=self._run, name="live view", daemon=True)
 
     def show(self, snapshot: SweepStatus) -> None:
-        """Show this status from now on."""
+        """Show this status until the next call."""
         self.snapshot, self.at = snapshot, time.monotonic()
-        if self.thread.ident is None:  # never started; it ends when the terminal goes away
+        if self.thread.ident is None:  # Not yet started. A thread ends if the terminal has closed.
             self.thread.start()
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class _View:
 
 
 class _Lines(_View):
-    """Print a line every few seconds."""
+    """Prints a line every few seconds."""
 
     def __init__(self, say: Callable[[str], None]):
         super().__init__()
@@ -126,7 +126,7 @@ class _Lines(_View):
 
 
 class _Frames(_View):
-    """Draw each frame over the last one.
+    """Draws each frame over the previous frame.
 
     `rich.live.Live` is not used, for three reasons. It hides the cursor, and a second Ctrl-C would leave the cursor hidden. It erases a
     frame before it draws the next one, which flickers. It miscounts lines when the terminal is made narrower.
@@ -140,14 +140,14 @@ class _Frames(_View):
         super().__init__()
         self.console = Console(file=stream, highlight=False)
         self.stream, self.view = stream, View()
-        self.widths: list[int] = []  # of the lines on the screen
+        self.widths: list[int] = []  # widths of the lines on the screen
         self.lock = threading.RLock()
         self.others = _Above(self) if stream is sys.stderr else None
         if self.others is not None:
             sys.stderr = self.others
 
     def say(self, text: str) -> None:
-        """Print a line that stays, above the frame."""
+        """Print a line above the frame. Later frames do not overwrite the line."""
         with self.lock, contextlib.suppress(OSError, ValueError):
             self._write(self._over([]) + text + "\n")
             self.widths = []
@@ -164,7 +164,7 @@ class _Frames(_View):
             sys.stderr = self.stream
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+        with contextlib.suppress(OSError, ValueError):  # The terminal has closed.
             while True:
                 with self.lock:
                     self._draw()
@@ -184,9 +184,9 @@ class _Frames(_View):
         self.widths = [text.cell_len for text in lines]
 
     def _over(self, lines: list[str]) -> str:
-        """Return the text that draws lines over those on the screen, without erasing them first."""
+        """Return the text that draws new lines over the lines on the screen, without erasing those first."""
         width, height = self._size()
-        up = sum(max(1, math.ceil(w / width)) for w in self.widths)  # a terminal that was made narrower wraps them
+        up = sum(max(1, math.ceil(w / width)) for w in self.widths)  # A terminal that was made narrower wraps lines.
         up = min(up, height - 1)
         rest = max(0, up - len(lines))
         drawn = "".join(f"{text}\x1b[K\n" for text in lines + [""] * rest)
@@ -205,13 +205,13 @@ class _Frames(_View):
 
 
 class _Above:
-    """Standard error while frames are drawn. What others write to it stays, above the frame."""
+    """Replaces standard error while frames are drawn. Text that is written to it appears above the frame, and is not overwritten."""
 
     def __init__(self, frames: _Frames):
         self.frames, self.part = frames, ""
 
     def write(self, text: str) -> int:
-        if self.frames.done.is_set():  # someone has kept this object after the view was closed
+        if self.frames.done.is_set():  # The view is closed, but somebody still uses this object.
             return self.frames.stream.write(text)
         whole, newline, self.part = (self.part + text).rpartition("\n")
         if newline:
@@ -219,7 +219,7 @@ class _Above:
         return len(text)
 
     def flush(self) -> None:
-        """Write an unfinished line once the view is closed. Before, the next frame would be drawn over it."""
+        """Write an unfinished line if the view is closed. While the view is open, the next frame would overwrite the line."""
         if self.frames.done.is_set():
             self.frames.stream.write(self.part)
             self.frames.stream.flush()

@@ -1,7 +1,7 @@
-"""Layout of the live view: lines of Rich text, made from a status and cut to the size of the terminal.
+"""Lay out the live view: format a status as lines of Rich text that fit the terminal.
 
-Nothing jumps: a trial keeps its line while it runs, and a section never gets fewer lines. All colors are readable on light and dark
-backgrounds, and no information is in a color alone.
+The layout is stable: a trial keeps its line while it runs, and the number of lines of a section never decreases. All colors are
+readable on light and dark backgrounds. Colors only repeat information that the text also contains.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from sweeps.terminal.text import format_clock
 
 LABEL = 8
 STATES = (("RUNNING", "running", "cyan"), ("COMPLETE", "completed", "green"), ("PRUNED", "pruned", ""), ("FAIL", "failed", "bold red"))
-# Columns of the table and their widths. If the terminal is narrow, the last ones of this order are dropped first.
+# Columns of the table and their widths. If the terminal is narrow, columns are dropped, beginning with the last.
 COLUMNS = {"trial": 6, "step": 19, "time": 7, "value": 11, "workers": 9, "best": 11}
 ORDER = ("trial", "step", "value", "best", "workers", "time")
-NARROW = 64  # in a narrower terminal the step column is smaller, so that the value fits
+NARROW = 64  # In a terminal with fewer columns, the step column is smaller, so that the value fits.
 CONFIGURATION_FROM = 30
-METRIC = 13  # longer metric names are cut
+METRIC = 13  # Longer metric names are cut.
 
 
 class View:
-    """Draw one status of a sweep after another."""
+    """Formats the statuses of a sweep, one after the other. It remembers which line each trial has."""
 
     def __init__(self) -> None:
         self._rows: list[str | None] = []
@@ -34,7 +34,7 @@ class View:
         self._width = 0
 
     def lines(self, s: SweepStatus, width: int, height: int) -> list[Text]:
-        """Return a status as at most `height` lines of at most `width` columns."""
+        """Format a status as at most `height` lines of at most `width` columns."""
         if width != self._width:
             self._width, self._heights = width, {}
         top = [_ends(Text(s.name, "bold"), Text(format_clock(s.seconds)), width)]
@@ -51,7 +51,7 @@ class View:
         return lines[:height]
 
     def _part(self, name: str, body: list[Text], label: str | None = None) -> list[Text]:
-        """Return a labeled section of the view. It has at least as many lines as it ever had."""
+        """Return a labeled section of the view. For one width of the terminal, its number of lines never decreases."""
         size, label = max(self._heights.get(name, 0), len(body)), label or name
         self._heights[name] = size
         body = body + [Text("")] * (size - len(body))
@@ -63,7 +63,7 @@ class View:
         if room < 1 or not (rows or self._rows):
             return []
         if len(rows) > room:
-            room -= 1  # for the line with the number of hidden trials
+            room -= 1  # One line shows the number of hidden trials.
         self._rows = place(self._rows, list(rows), max(1, room))
         self._longest["value"] = min(METRIC, len(s.metric))
         for row in s.rows:
@@ -86,9 +86,12 @@ def place(before: Sequence[str | None], running: Sequence[str], room: int) -> li
     """Assign running trials to lines. A trial keeps its line while it runs, and new trials get free lines.
 
     Args:
-        before: The trial on each line so far; None for a free line.
-        running: All running trials, the oldest first.
+        before: Id of the trial on each line so far; None for a free line.
+        running: Ids of all running trials, the oldest first.
         room: Number of lines.
+
+    Returns:
+        Id of the trial on each line; None for a free line.
     """
     alive = set(running)
     lines = [t if t in alive else None for t in before[:room]]
@@ -114,11 +117,11 @@ def flow(pieces: Sequence[Text], width: int, most: int, gap: str = "  ") -> list
 
 
 def columns_of(width: int, longest: Mapping[str, int]) -> dict[str, int]:
-    """Return the columns that fit, in order, with their widths.
+    """Return the names and widths of the table columns that fit, in order.
 
     Args:
         width: Width of the terminal.
-        longest: Length of the longest text so far, for columns of variable width.
+        longest: Length of the longest text so far, by name of the column. Given for columns of variable width.
     """
     sizes = {name: max(size, longest.get(name, 0)) for name, size in COLUMNS.items()}
     if width < NARROW:
@@ -141,7 +144,7 @@ def bar(part: float, width: int) -> Text:
     """Draw a progress bar.
 
     Args:
-        part: The finished part, between 0 and 1.
+        part: Fraction that is finished, between 0 and 1.
         width: Width in columns.
     """
     halves = round(2 * width * min(1.0, max(0.0, part)))
@@ -155,12 +158,12 @@ def number(value: float | None, digits: int = 5) -> str:
 
 
 def pairs(configuration: Pairs, unnamed: str = "") -> list[Text]:
-    """Format names and values. A pair with the given name shows its value alone."""
+    """Format names and values. For a pair with the name `unnamed`, only the value is shown."""
     return [Text.assemble((f"{clean(name)}=" * (name != unnamed), "dim"), clean(value)) for name, value in configuration]
 
 
 def clean(text: str) -> str:
-    """Return a text in one line, without characters that move the cursor."""
+    """Return a text as one line, without characters that move the cursor."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -174,7 +177,7 @@ def _trials(s: SweepStatus, width: int) -> list[Text]:
     counts = [Text(f"{s.states[state]} {word}", style if s.states[state] else "dim") for state, word, style in STATES]
     of = Text(f"{s.ended}/{s.total}", "bold")
     digits = len(str(s.total))
-    most = 2 * digits + 3 + sum(digits + len(word) + 3 for _, word, _ in STATES)  # the bar must not change its length
+    most = 2 * digits + 3 + sum(digits + len(word) + 3 for _, word, _ in STATES)  # The bar's length must not change.
     length = width - most if width - most >= 10 else width - of.cell_len - 2
     return flow([bar(s.ended / max(1, s.total), min(max(length, 4), 60)), of, *counts], width, 3)
 

@@ -1,4 +1,4 @@
-"""Show a row count on one line of the terminal, which is overwritten."""
+"""Show the number of processed rows on one line of the terminal. Each update overwrites the line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def row_counter(stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int], None]]:
-    """Yield a function that shows the number of rows and the rate. The line is erased at the end. Without a terminal nothing is shown."""
+    """Yield a function that shows the number of rows and the rate. The line is erased at the end.
+
+    If `stream` is not a terminal, nothing is shown.
+    """
     shown, start = False, clock()
 
     def show(rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Texts that `cli` prints: the end of a sweep, the list of sweeps, one sweep, one trial."""
+"""Format the texts that commands print: the result of a sweep, the list of sweeps, one sweep, and one trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sweeps.study.record import Record, TrialRecord
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
-# Width of lines in a pipe or a file.
+# Width of lines if the output is a pipe or a file.
 UNBOUNDED = 10_000
 BARS = "▁▂▃▄▅▆▇█"
 CURVE = 40
@@ -40,7 +40,7 @@ def format_clock(seconds: float) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Format an age in its largest unit: `40 s`, `12 min`, `3 h`, `5 d`."""
+    """Format an age in the largest unit that fits: `40 s`, `12 min`, `3 h`, `5 d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -58,7 +58,9 @@ def format_value(value: Any) -> str:
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()) -> str:
-    """Format an aligned table. If it is too wide, long cells are cut. Columns that still do not fit are left out and named below.
+    """Format an aligned table. If the table is too wide, long cells are cut.
+
+    Columns that still do not fit are left out, and a line below the table names them.
 
     Args:
         head: Name of each column.
@@ -97,7 +99,7 @@ def draw_curve(values: Sequence[float], size: int = CURVE) -> str:
     if not finite:
         return ""
     picked = values if len(values) <= size else [values[i * (len(values) - 1) // (size - 1)] for i in range(size)]
-    low = min(finite) / 2  # the difference of halves is never infinite
+    low = min(finite) / 2  # Halves are used because their difference is never infinite.
     spread = max(finite) / 2 - low or 1.0
     return "".join(BARS[min(7, int((v / 2 - low) / spread * 8))] if math.isfinite(v) else " " for v in picked)
 
@@ -110,7 +112,7 @@ def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
 
 
 def scaling(of: dict[str, Any]) -> str:
-    """Format a scaling: `2 workers × 1 CPU, 0.5 GPU`."""
+    """Format a scaling, such as `2 workers × 1 CPU, 0.5 GPU`."""
     each = ", ".join(f"{v:g} {k}" for k, v in of["resources_per_worker"].items())
     return f"{of['num_workers']} worker{'s' * (of['num_workers'] > 1)} × {each}"
 
@@ -128,15 +130,15 @@ def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str,
     return pairs([*flat({"data": data} if data else {}), ("preprocessor", preprocessor), ("scaling", scaling(of_scaling)), *flat(params)])
 
 
-# ---- the end of a sweep
+# ---- the result of a sweep
 
 
 def format_result(result: SweepResult, unexported: bool = False) -> str:
-    """Format the end of a sweep: the best trial, the bundle, and the next commands.
+    """Format the result of a sweep: the best trial, the bundle, and the next commands.
 
     Args:
         result: The result of the sweep.
-        unexported: True if the winner could not be exported.
+        unexported: True if the best trial could not be exported.
     """
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
     lines = [f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
@@ -178,7 +180,7 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
 
     Args:
         freed: See `SweepResult.freed`.
-        done: The verb: `freed`, or `would free`.
+        done: The verb of the text, `freed` or `would free`.
     """
     from sweeps.plan.text import format_bytes
 
@@ -213,9 +215,9 @@ def format_repair(done: Repaired) -> str:
 
 
 def _look(result: SweepResult) -> list[str]:
-    """Return the commands that show a sweep."""
+    """Return lines with the commands that show a sweep."""
     lines, uri = [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"], result.mlflow.get("tracking_uri")
-    if uri is None:  # MLflow did not record the sweep
+    if uri is None:  # MLflow has not recorded the sweep.
         return lines
     if uri.startswith("http"):
         return [*lines, f"  open {uri}"]
@@ -226,7 +228,7 @@ def _look(result: SweepResult) -> list[str]:
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
-    """Format the Pareto front as a table: each trial with its values and its configuration."""
+    """Format the Pareto front as a table with each trial's values and configuration."""
     names = list(front[0]["values"])
     data = list(dict.fromkeys(name for best in front for name in best.get("data", {})))
     params = list(dict.fromkeys(name for best in front for name, _ in flat(best["params"])))
@@ -257,9 +259,9 @@ def format_sweep(sweep: SweepSummary, study: Record | None, width: int, most: in
 
     Args:
         sweep: The sweep.
-        study: Its trials; None if no trial has started.
+        study: Record of the sweep's trials; None if no trial has started.
         width: Width of the terminal.
-        most: Number of trials to show; None for all.
+        most: Largest number of trials to show; None shows all.
     """
     counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
     result = sweep.result or {}
@@ -297,7 +299,7 @@ def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> 
     of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
     def rank(t: TrialRecord) -> tuple[Any, ...]:
-        """Sort key: the Pareto front, then feasible and complete trials, then by value. Repeats stay with their configuration."""
+        """Return the sort key: first the Pareto front, then feasible and complete trials, then the value. Repeats stay together."""
         first = t.number if t.origin is None else t.origin
         r = of_configurations.get(first, t.result)
         low = not r.feasible or r.state.name != "COMPLETE" or r.given
@@ -329,7 +331,7 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str) -> str:
 
     Args:
         t: The trial.
-        metric: Name of the objective.
+        metric: Metric of the objective.
         goal: `minimize` or `maximize`.
         state: The word for the trial's state.
     """

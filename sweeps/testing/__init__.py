@@ -1,11 +1,11 @@
 """Fakes and conformance suites for users' extensions.
 
-Subclass a suite in a test file of your own, and pytest runs its tests on your extension:
+Subclass a suite in your own test file, and pytest runs the suite's tests on your extension:
 
-fake_session            a stand-in for Ray Train: run a training loop in the test's own process
-pytest_trainers         `TrainerTests`: what every trainer must do
-pytest_preprocessors    `PreprocessorTests`: what every preprocessing step must do
-pytest_trackers         `TrackerTests`: what every tracker must do
-pytest_schedulers       `SchedulerTests`: what every scheduler must do
-pytest_samplers         `SamplerTests`: what every sampler must do
+fake_session            `run_loop`: run a training loop in the test's own process, without Ray Train
+pytest_trainers         `TrainerTests`: tests that every trainer must pass
+pytest_preprocessors    `PreprocessorTests`: tests that every preprocessing step must pass
+pytest_trackers         `TrackerTests`: tests that every tracker must pass
+pytest_schedulers       `SchedulerTests`: tests that every scheduler must pass
+pytest_samplers         `SamplerTests`: tests that every sampler must pass
 """

@@ -1,4 +1,4 @@
-"""A stand-in for Ray Train that runs a training loop in this process: shards come from pandas, reports go into a list.
+"""Run a training loop in this process without Ray Train. Its shards are pandas frames, and its reports are collected in a list.
 
 current, shards = small_table("binary")
 run = run_loop(my_trainer.train_func, {"lr": 0.1}, current(), shards, tmp_path)
@@ -22,11 +22,14 @@ from sweeps.core.trial import Current, set_current
 
 
 class Stopped(BaseException):
-    """Raised by `ray.train.report` to stop the loop. Like the real stop, it is no `Exception`, so a loop cannot catch it by accident."""
+    """Raised by `ray.train.report` to stop the loop.
+
+    Like the real stop, this class is not an `Exception`, so `except Exception` in a loop does not catch it.
+    """
 
 
 class FakeShard:
-    """A shard for `ray.train.get_dataset_shard`.
+    """A shard that `ray.train.get_dataset_shard` returns to the loop.
 
     Args:
         frame: Prepared rows, with the label column if there is a label.
@@ -39,23 +42,23 @@ class FakeShard:
         self.frame, self.reads = frame, 0
 
     def materialize(self) -> FakeShard:
-        """Return this shard, which is in memory already."""
+        """Return this shard. Its rows are in memory already."""
         return self
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows, and count the read."""
+        """Return the rows, and increase `reads` by one."""
         self.reads += 1
         return self.frame
 
 
 @dataclass
 class LoopRun:
-    """What a training loop did.
+    """Reports of a training loop.
 
     Attributes:
         metrics: Metrics of every report, in order.
-        checkpoints: A copy of each checkpoint's folder, by the number of the report that carried the checkpoint (1 for the first).
-        final: Metrics of the finished model (`Current.report_final`).
+        checkpoints: Folder with a copy of each checkpoint, by the number of the report that had the checkpoint (1 for the first report).
+        final: Metrics of the finished model, which the loop passed to `Current.report_final`.
     """
 
     metrics: list[dict[str, float]] = field(default_factory=list)
@@ -64,7 +67,7 @@ class LoopRun:
 
 
 class _FakeSession(LocalTrainFnUtils):
-    """The object that `ray.train.report` and the other functions of Ray Train call."""
+    """Replaces the object to which `ray.train.report` and the other functions of Ray Train pass their calls."""
 
     def __init__(self, shards: Mapping[str, FakeShard], keep: Path, resume: Path | None, stop_at: int | None, rank: int, world: int):
         super().__init__("fake", dict(shards), world_size=world, world_rank=rank)  # type: ignore[arg-type]
@@ -102,9 +105,9 @@ def run_loop(
         config: The trial's parameters.
         current: What `sweeps.trial.current()` returns in the loop.
         shards: Shards by name, "train" and "valid".
-        keep: An existing folder, into which the checkpoints are copied.
-        resume: The checkpoint that `ray.train.get_checkpoint` returns.
-        stop_at: Stop the loop at this report (1 for the first).
+        keep: An existing folder. The checkpoints are copied into it.
+        resume: Folder of the checkpoint that `ray.train.get_checkpoint` returns; None for a new trial.
+        stop_at: Number of the report at which the loop is stopped (1 for the first); None lets the loop end by itself.
         rank: Rank of this process.
         world: Number of ranks.
     """
@@ -127,13 +130,13 @@ def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Call
 
     Args:
         task: "binary", "multiclass" or "regression".
-        rows: Number of training rows. There are 80 validation rows beside them.
+        rows: Number of training rows. The table also has 80 validation rows.
         missing: True if one column has missing values.
 
     Returns:
-        A function that makes a `Current` (keyword arguments override its attributes), and the shards "train" and "valid". They have
-        five numeric columns, and the label in column `y`. All the `Current` of one function share what `Current.cached` keeps, as the
-        trials of one warm worker do.
+        A function that makes a `Current`, and the shards "train" and "valid". The function's keyword arguments override attributes of the
+        `Current`. The shards have five numeric columns, and the label in column `y`. All `Current` objects of one function share one
+        cache for `Current.cached`, like the trials of one warm worker.
     """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows + 80, 5))

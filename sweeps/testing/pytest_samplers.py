@@ -1,4 +1,4 @@
-"""A conformance suite for samplers: subclass it in a test file and name your sampler as in the space file.
+"""Conformance suite for samplers. Subclass `SamplerTests` in a test file, and name your sampler as in the space file.
 
 from sweeps.testing.pytest_samplers import SamplerTests
 
@@ -38,13 +38,13 @@ GRID = "{params: {cell: {grid: [p, q]}}}"
 
 
 class SamplerTests:
-    """Tests that every sampler passes.
+    """Tests that every sampler must pass.
 
     Attributes:
-        algorithm: The sampler as in `search.algorithm`.
-        options: Its options as in `search.options`.
-        trials: Number of trials that a test runs.
-        grids_only: True if the sampler takes spaces without sampled dimensions only.
+        algorithm: The sampler, in the form of `search.algorithm` in a space file.
+        options: The sampler's options, in the form of `search.options`.
+        trials: Number of trials that each test runs.
+        grids_only: True if the sampler accepts only spaces without sampled dimensions.
     """
 
     algorithm: ClassVar[str]
@@ -60,7 +60,7 @@ class SamplerTests:
                 assert ("extra" in trial.params) == (trial.params["kind"] == "b"), "a condition decides whether a dimension is there"
 
     def test_grid_cells_are_visited_evenly(self) -> None:
-        """Check that all grid cells get the same number of trials, give or take one."""
+        """Check that all grid cells get the same number of trials. The numbers may differ by one."""
         cells = [trial.params["cell"] for trial in self._run(lambda folder: self._search(folder))]
         assert abs(cells.count("p") - cells.count("q")) <= 1
 
@@ -70,7 +70,7 @@ class SamplerTests:
         assert [t.params for t in first] == [t.params for t in second]
 
     def test_a_resumed_sweep_suggests_the_same(self) -> None:
-        """A new driver continues as the old one would have, so suggestions depend on study, seed and trial number alone."""
+        """A new driver gets the suggestions that the old driver would have got. They depend only on the study, seed and trial number."""
         undisturbed = self._run(lambda folder: self._search(folder))
         resumed = self._run(lambda folder: self._search(folder), resume_every=4)
         assert [t.params for t in undisturbed] == [t.params for t in resumed]
@@ -88,7 +88,7 @@ class SamplerTests:
         return load(file)
 
     def _run(self, opened: Callable[[Path], SearchLoop], resume_every: int = 0) -> list[Trial]:
-        """Run trials side by side, in a folder of their own."""
+        """Run trials, three at a time, in a new folder, and return them."""
         with tempfile.TemporaryDirectory() as name:
             search, trials = opened(Path(name)), list[Trial]()
             for number in range(self.trials):
@@ -97,7 +97,7 @@ class SamplerTests:
                 trial = search.ask()
                 assert trial is not None
                 trials.append(trial)
-                if number >= 2:  # Three trials run at a time.
+                if number >= 2:  # Three trials run at the same time.
                     _finish(search, trials[number - 2])
         return trials
 

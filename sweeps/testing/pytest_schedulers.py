@@ -1,4 +1,4 @@
-"""A conformance suite for schedulers: subclass it in a test file and return your scheduler.
+"""Conformance suite for schedulers. Subclass `SchedulerTests` in a test file, and return your scheduler from `scheduler`.
 
 from random_stop import RandomStop
 from sweeps.testing.pytest_schedulers import SchedulerTests
@@ -21,14 +21,14 @@ from sweeps.search.schedulers.base import all_rungs
 
 
 class SchedulerTests:
-    """Tests that every scheduler passes. Subclasses return a new scheduler from `scheduler`."""
+    """Tests that every scheduler must pass. A subclass returns a new scheduler from `scheduler`."""
 
     def scheduler(self) -> Scheduler:
         """Return the scheduler to test."""
         raise NotImplementedError
 
     def test_the_port_is_complete(self) -> None:
-        """Check the attributes that every scheduler has."""
+        """Check that the scheduler has all attributes that a scheduler needs."""
         scheduler = self.scheduler()
         assert isinstance(scheduler, Scheduler)
         assert scheduler.max_t is None or scheduler.max_t >= 1, "`max_t` is the step at which a trial ends, or None"
@@ -43,14 +43,14 @@ class SchedulerTests:
             assert scheduler.max_t is None or all(rung < scheduler.max_t for rung in rungs)
 
     def test_the_bracket_follows_from_seed_and_number(self) -> None:
-        """Check that a new scheduler draws the same bracket for a trial."""
+        """Check that two schedulers with the same options draw the same bracket for a trial."""
         scheduler, again = self.scheduler(), self.scheduler()
         brackets = [scheduler.bracket(7, number) for number in range(50)]
         assert brackets == [again.bracket(7, number) for number in range(50)]
         assert set(brackets) <= set(range(scheduler.bracket_count))
 
     def test_a_decision_repeats_after_a_crash(self) -> None:
-        """A new scheduler decides as the old one did, so decisions depend on the study alone."""
+        """Check that a new scheduler makes the same decision as the old scheduler. Decisions depend only on the study."""
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             decision = scheduler.decide(copy.deepcopy(view), trial, rung)
@@ -58,7 +58,7 @@ class SchedulerTests:
             assert self.scheduler().decide(copy.deepcopy(view), trial, rung) == decision, "a new scheduler decides otherwise"
 
     def test_decisions_use_declared_capabilities_only(self) -> None:
-        """Check that a scheduler declares every action that it decides on."""
+        """Check that the scheduler declares every action that it returns."""
         scheduler = self.scheduler()
         allowed = {Action.CONTINUE: True, Action.STOP: scheduler.stops, Action.PAUSE: scheduler.pauses, Action.EXPLOIT: scheduler.perturbs}
         for view, trial, rung in self._situations(scheduler):
@@ -68,7 +68,7 @@ class SchedulerTests:
             assert decision.donor is None or decision.donor in view.trials
 
     def test_a_decision_does_not_change_the_view(self) -> None:
-        """Check that `decide` leaves the view as it was."""
+        """Check that `decide` does not change the view."""
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             before = copy.deepcopy(view.curves)
@@ -84,11 +84,11 @@ class SchedulerTests:
             assert scheduler.next_paused(view) in (None, trial)
 
     def test_it_can_be_pickled(self) -> None:
-        """Check that a pickled scheduler keeps its options."""
+        """Check that a scheduler can be pickled, and keeps its `max_t`."""
         assert pickle.loads(pickle.dumps(self.scheduler())).max_t == self.scheduler().max_t
 
     def _situations(self, scheduler: Scheduler) -> list[tuple[StudyView, int, int]]:
-        """Return views with a trial that has reached a rung, in random order of quality."""
+        """Return tuples of a view, a trial's number and a rung that the trial has reached. The trials' values are random."""
         rng, found = random.Random(0), []
         for minimize in (True, False):
             for size, rung in itertools.product((1, 2, 5, 12), itertools.islice(all_rungs(scheduler), 4)):

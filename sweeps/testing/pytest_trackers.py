@@ -1,4 +1,4 @@
-"""Conformance suite for trackers: subclass `TrackerTests` in a test file, and pytest runs its tests on your tracker.
+"""Conformance suite for trackers. Subclass `TrackerTests` in a test file, and pytest runs the tests on your tracker.
 
 from csv_tracker import CsvTracker
 from sweeps.testing.pytest_trackers import TrackerTests
@@ -51,7 +51,7 @@ space:
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Stand in for the training loop of the sample sweep. It is never run."""
+    """Replace the training loop of the sample sweep. This function is never called."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class SampleHistory:
     """History of a sample sweep whose trial 0 an earlier driver completed."""
 
     def __call__(self, skip: Container[int] = ()) -> Iterator[TrialEvent]:
-        """Yield the events of trial 0, unless it is skipped."""
+        """Yield the events of trial 0, unless 0 is in `skip`."""
         if 0 not in skip:
             yield from trial_events(0, State.COMPLETE)
 
@@ -103,8 +103,8 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     """Return the events of a sweep in which four trials complete, are pruned, fail and are interrupted.
 
     Args:
-        folder: An existing folder. The sweep's folder is made in it.
-        resumed: True if an earlier driver completed trial 0. Its events are then in `SweepStarted.history` alone.
+        folder: An existing folder. The sweep's folder is created inside this folder.
+        resumed: True if an earlier driver completed trial 0. The events of trial 0 are then only in `SweepStarted.history`.
     """
     sweep = folder / "sample-20231114-221320"
     sweep.mkdir(exist_ok=True)
@@ -122,14 +122,14 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
 
 
 class TrackerTests:
-    """Tests that every tracker passes. Subclass it and override `create_tracker`."""
+    """Tests that every tracker must pass. A subclass overrides `create_tracker`."""
 
     def create_tracker(self, folder: Path) -> Tracker:
-        """Return a new tracker. `folder` is an empty folder for its files, the same for all trackers of a test."""
+        """Return a new tracker. `folder` is a folder for the tracker's files. All trackers of one test get the same folder."""
         raise NotImplementedError("override `create_tracker`")
 
     def ended_trials(self, sweep_folder: Path) -> list[int]:
-        """Return the number of a trial for each end of a trial that the tracker wrote, in any order.
+        """Read the tracker's output, and return the trial's number for each end of a trial in the output, in any order.
 
         Overriding this method is optional. Without it, the suite does not check what the tracker wrote.
         """
@@ -153,27 +153,27 @@ class TrackerTests:
         self.play(tmp_path, sample_events(tmp_path))
 
     def test_handles_events_from_another_process(self, tmp_path: Path) -> None:
-        """A tracker accepts copies of events: it does not compare objects by identity."""
+        """A tracker accepts copies of events, so it must not compare objects by identity."""
         self.play(tmp_path, [pickle.loads(pickle.dumps(event)) for event in sample_events(tmp_path)])
 
     def test_ignores_event_types_of_later_versions(self, tmp_path: Path) -> None:
-        """A tracker ignores an event type that it does not know, at any place."""
+        """A tracker ignores an event type that it does not know, at any position among the events."""
         events = sample_events(tmp_path)
         self.play(tmp_path, [events[0], LaterEvent(START, "new"), *events[1:]])
 
     def test_handles_a_resumed_sweep(self, tmp_path: Path) -> None:
         """A tracker accepts the events of a second driver of the same sweep."""
         events = sample_events(tmp_path)
-        self.play(tmp_path, events[: len(events) // 2])  # the first driver was killed
+        self.play(tmp_path, events[: len(events) // 2])  # The first driver was killed.
         self.play(tmp_path, sample_events(tmp_path, resumed=True))
 
     def test_writes_the_end_of_each_trial_once(self, tmp_path: Path) -> None:
-        """After a resume, each trial that ended is there once. An interrupted trial has not ended."""
+        """After a resume, the tracker's output contains each ended trial exactly once. An interrupted trial has not ended."""
         if type(self).ended_trials is TrackerTests.ended_trials:
             pytest.skip("`ended_trials` is not overridden")
         events = sample_events(tmp_path)
         ended = [i for i, event in enumerate(events) if isinstance(event, TrialEnded)]
-        self.play(tmp_path, events[: ended[0] + 1])  # the first driver was killed after the end of trial 0
+        self.play(tmp_path, events[: ended[0] + 1])  # The first driver was killed after the end of trial 0.
         resumed = sample_events(tmp_path, resumed=True)
         self.play(tmp_path, resumed)
         started = resumed[0]
@@ -189,7 +189,7 @@ class TrackerTests:
         self.play(tmp_path, [*sample_events(tmp_path)[:-1], SweepEnded(START + 8, None)])
 
     def test_closes_without_events(self, tmp_path: Path) -> None:
-        """A tracker can be closed before it got an event."""
+        """A tracker can be closed before it has received an event."""
         self.play(tmp_path, [])
 
     def test_closes_twice(self, tmp_path: Path) -> None:

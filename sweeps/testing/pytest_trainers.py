@@ -1,11 +1,11 @@
-"""Conformance suite for trainers: subclass `TrainerTests` in a test file, and pytest runs its tests on your trainer.
+"""Conformance suite for trainers. Subclass `TrainerTests` in a test file, and pytest runs the tests on your trainer.
 
 class TestMyTrainer(TrainerTests):
     module = "my_trainer"
     params = {"lr": 0.1}
     task = "regression"
 
-The suite runs the training loop in the test's process, on a small numeric table. It starts no Ray.
+The suite runs the training loop in the test's process, on a small numeric table. It does not start Ray.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_tabl
 
 
 class TrainerTests:
-    """What every trainer must do.
+    """Tests that every trainer must pass.
 
     Attributes:
-        module: Dotted name of the trainer's module, which has a `TRAINER` literal.
+        module: Dotted name of the trainer's module, which defines a `TRAINER` literal.
         params: Parameters with which the loop makes at least three reports.
         task: Task of the table: "binary", "multiclass" or "regression".
-        metric: The objective's metric. None for the first metric that `TRAINER["metrics"]` lists for the task.
+        metric: The objective's metric. None selects the first metric that `TRAINER["metrics"]` lists for the task.
         goal: `minimize` or `maximize`, the direction of the metric.
     """
 
@@ -56,9 +56,9 @@ class TrainerTests:
 
         Args:
             folder: An existing folder for checkpoints.
-            resume: The checkpoint to continue from.
-            stop_at: Stop the loop at this report.
-            **changed: Attributes of `Current` to change.
+            resume: Folder of the checkpoint from which the loop continues; None starts a new run.
+            stop_at: Number of the report at which the loop is stopped; None lets the loop end by itself.
+            **changed: New values for attributes of `Current`, by name.
         """
         current, shards = self.table()
         loop = references.resolve(f"{self.module}:{definition_of(self.module).loop}")
@@ -79,13 +79,13 @@ class TrainerTests:
         return self.metric or self.promised()[0]
 
     def promised(self) -> list[str]:
-        """Return the metrics that `TRAINER["metrics"]` lists for the task, each with its split."""
+        """Return the metrics that `TRAINER["metrics"]` lists for the task, with their splits, such as `valid-logloss`."""
         metrics: dict[Any, tuple[str, ...]] = dict(definition_of(self.module).metrics)
         names = metrics.get(self.task, ())
         return [name if name.startswith(("valid-", "train-")) else f"valid-{name}" for name in names]
 
     def test_the_literal_is_valid(self, definition: TrainerDefinition, implementation: ModuleType) -> None:
-        """`TRAINER` keeps its rules, and the functions that it names exist."""
+        """The `TRAINER` literal is valid, and the functions that it names exist."""
         assert not definition.constants, f"put {definition.constants} into one literal `TRAINER`"
         assert callable(getattr(implementation, definition.loop))
         assert definition.load is None or callable(getattr(implementation, definition.load))
@@ -107,13 +107,13 @@ class TrainerTests:
             assert name in run.metrics[0], f"TRAINER promises `{name}`, but the loop reports {sorted(run.metrics[0])}"
 
     def test_the_same_seed_repeats_the_numbers(self, tmp_path: Path) -> None:
-        """Two runs with one seed report the same numbers."""
+        """Two runs with the same seed report the same numbers."""
         (tmp_path / "first").mkdir()
         (tmp_path / "second").mkdir()
         assert self.run(tmp_path / "first").metrics == self.run(tmp_path / "second").metrics
 
     def test_a_resumed_run_equals_an_uninterrupted_one(self, tmp_path: Path) -> None:
-        """After a resume from any checkpoint, the loop reports what an uninterrupted run reports from there on."""
+        """After a resume from any checkpoint, the loop makes the same reports as an uninterrupted run makes after that checkpoint."""
         (tmp_path / "whole").mkdir()
         whole = self.run(tmp_path / "whole")
         assert whole.checkpoints, "the loop reports no checkpoint, so a lost worker would cost the whole trial"
@@ -127,12 +127,12 @@ class TrainerTests:
         assert len(self.run(tmp_path, stop_at=2).metrics) == 2
 
     def test_max_t_ends_the_loop(self, tmp_path: Path) -> None:
-        """A loop may train longer than `max_t`; sweeps stops it there. The step of `max_t` has a checkpoint."""
+        """A loop may go beyond `max_t`, because sweeps stops the loop at `max_t`. The report at `max_t` has a checkpoint."""
         run = self.run(tmp_path, max_t=2, stop_at=2)
         assert 2 in run.checkpoints
 
     def test_load_predicts_rows(self, tmp_path: Path, definition: TrainerDefinition) -> None:
-        """The loaded model predicts each row, in the documented shape, as the model in memory did."""
+        """The loaded model makes the same prediction for each row as the model in memory, in the documented shape."""
         if definition.load is None:
             pytest.skip("the trainer has no `load`")
         current, shards = self.table()

@@ -18,10 +18,10 @@ NamedTracker = tuple[str, Tracker]
 
 
 def create_trackers(space: Space) -> tuple[NamedTracker, ...]:
-    """Return the trackers of a space other than MLflow, with their names. A user's class is imported and called with its options.
+    """Create the trackers that a space file lists, except MLflow, and return them with their names. Users' classes are imported.
 
     Raises:
-        InputError: A class cannot be imported, does not take its options, or has no `handle` or `close`. Every problem at once.
+        InputError: A class cannot be imported, does not accept its options, or has no `handle` or `close`. The error lists all problems.
     """
     trackers: list[NamedTracker] = []
     problems: list[Problem] = []
@@ -38,7 +38,7 @@ def create_trackers(space: Space) -> tuple[NamedTracker, ...]:
 
 
 class _CannotCreate(Exception):
-    """A tracker cannot be created. The message gives the reason in one line."""
+    """Raised if a tracker cannot be created. The message gives the reason in one line."""
 
 
 def _create(spec: TrackerSpec, space: Space) -> Tracker:
@@ -50,7 +50,7 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
         found: Any = registry.resolve(KIND, spec.name)
     except RefError as e:
         raise _CannotCreate(str(e)) from e
-    except Exception as e:  # the user's module raised
+    except Exception as e:  # The user's module raised an error.
         raise _CannotCreate(f"`{spec.name}` cannot be imported: {_line(e)}") from e
     if inspect.isclass(found):
         _check_port(spec.name, found)
@@ -66,7 +66,7 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
 
 
 def _check_port(name: str, found: Any) -> None:
-    """Raise _CannotCreate if a class or an object lacks a method of the port."""
+    """Raise _CannotCreate if a class or an object lacks `handle` or `close`."""
     missing = [method for method in ("handle", "close") if not callable(getattr(found, method, None))]
     if missing:
         raise _CannotCreate(

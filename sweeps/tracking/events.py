@@ -1,6 +1,6 @@
 """Events that the controller publishes and trackers handle.
 
-Events are frozen and can be pickled. An event carries everything that a tracker needs. Later versions may add event types, so a tracker
+Events are frozen and can be pickled. An event contains all data that a tracker needs. Later versions may add event types, so a tracker
 ignores the types that it does not know.
 """
 
@@ -20,7 +20,7 @@ class Event:
     """Something that happened in a sweep.
 
     Attributes:
-        time: When it happened, in seconds since the epoch.
+        time: Time of the event, in seconds since the epoch.
     """
 
     time: float
@@ -42,7 +42,7 @@ class TrialEvent(Event):
         return format_trial_id(self.number)
 
 
-# Takes the numbers of the trials to skip, and yields the events of all other trials of earlier drivers.
+# A function that takes the numbers of the trials to skip. It yields the events of all other trials that earlier drivers started.
 History = Callable[[Container[int]], Iterator[TrialEvent]]
 
 
@@ -51,13 +51,13 @@ class SweepStarted(Event):
     """A driver starts or resumes a sweep. This is the first event of every driver.
 
     Attributes:
-        space: The validated space file.
+        space: The validated content of the space file.
         folder: The sweep's folder. Its name is the sweep's name.
         fingerprint: Hash of the data.
-        git_commit: Commit of the folder of the space file; None if it is not known.
-        git_dirty: `yes` if files differed from that commit, else `no`; None if it is not known.
-        history: For a resumed sweep, a function. It takes the numbers of the trials to skip, and yields the events of all other trials of
-            earlier drivers. A tracker calls it to catch up on events that were lost with an earlier driver. None for a new sweep.
+        git_commit: Git commit of the folder that holds the space file; None if unknown.
+        git_dirty: `yes` if files differed from `git_commit`, else `no`; None if unknown.
+        history: For a resumed sweep, a function that takes the numbers of the trials to skip. It yields the events of all other trials that
+            earlier drivers started. A tracker calls this function to recover events that an earlier driver lost. None for a new sweep.
     """
 
     space: Space
@@ -97,10 +97,10 @@ class TrialReported(TrialEvent):
 
 @dataclass(frozen=True)
 class TrialChanged(TrialEvent):
-    """PBT replaced the parameters of a running trial, or its gang has another number of workers.
+    """A running trial changed: PBT replaced its parameters, or its gang has another number of workers.
 
     Attributes:
-        trial: The trial as it is from now on.
+        trial: The trial after the change.
         step: The step of the checkpoint from which the trial continues.
         metrics: The new values of the numeric parameters that PBT changes.
     """
@@ -115,7 +115,7 @@ class TrialPaused(TrialEvent):
     """A scheduler paused a trial, which may continue later.
 
     Attributes:
-        step: The last step that the trial reported.
+        step: The last step that the trial reported before the pause.
     """
 
     step: int
@@ -151,9 +151,9 @@ class SweepEnded(Event):
 
     Attributes:
         result: The result of the sweep; None if the driver failed before there was one.
-        best: The best trial; None if there is none.
+        best: The best trial; None if no trial has a value.
         report: The report in Markdown; "" if it was not written.
-        earlier_front: Numbers of the trials on the Pareto front that an earlier driver found.
+        earlier_front: Numbers of the trials that were on the Pareto front when an earlier driver ended.
     """
 
     result: SweepResult | None

@@ -13,7 +13,7 @@ from sweeps.tracking.events import TrialEnded, TrialEvent, TrialReported, TrialS
 
 @dataclass(frozen=True)
 class TrialHistory:
-    """A `sweeps.tracking.events.History`. It can be pickled and called in another process.
+    """A `sweeps.tracking.events.History` that reads the study. It can be pickled and called in another process.
 
     Attributes:
         folder: The sweep's folder.
@@ -28,7 +28,7 @@ class TrialHistory:
     def __call__(self, skip: Container[int] = ()) -> Iterator[TrialEvent]:
         """Yield TrialStarted, TrialReported and TrialEnded of each trial, except the trials whose numbers are in `skip`.
 
-        A trial has the parameters that it started with. What PBT changed since is among its reports.
+        TrialStarted contains the parameters with which the trial started. Changes by PBT are among the reported metrics.
         """
         for trial, started, reports, result, ended in RecordedTrials(self.folder, self.space, self.url)(skip):
             yield TrialStarted(started, trial.number, trial)

@@ -1,8 +1,8 @@
 """The hub hands each event of a sweep to every tracker, and never blocks the search.
 
 MLflow has a process of its own (`sweeps.tracking.mlflow.tracker_process`). Every other tracker runs in a daemon thread with a queue. A
-tracker that raises is dropped at once and not retried, because it may have handled half of the event. A tracker is also dropped if too
-many events wait for it. The search continues in both cases, and the sweep's result says which tracker was dropped, and why.
+tracker that raises is dropped at once and not retried, because it may have handled half of the event. A tracker is also dropped if its
+queue gets too long. The search continues in both cases, and the sweep's result says which tracker was dropped, and why.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sweeps.tracking.tracker import Tracker
 
 log = logging.getLogger(__name__)
 
-# A tracker is dropped when more events than this wait for it.
+# A tracker is dropped when its queue has more events than this.
 MAX_WAITING = 100_000
 
 
 class TrackerHub:
-    """Publishes the events of one driver to all trackers. See the module for what happens when a tracker fails.
+    """Publishes the events of one driver to all trackers. The module's docstring explains what happens when a tracker fails.
 
     Args:
         trackers: Trackers other than MLflow, with the names that the space file gives them.
@@ -33,7 +33,7 @@ class TrackerHub:
 
     Attributes:
         mlflow: The MLflow tracker, or None.
-        mlflow_complete: True if MLflow took every event that it did not refuse. This is known after `close`.
+        mlflow_complete: True if MLflow has handled every event: it either stored or refused the event. Valid after `close`.
     """
 
     def __init__(self, trackers: Iterable[tuple[str, Tracker]] = (), mlflow: MlflowTracker | None = None):
@@ -42,7 +42,7 @@ class TrackerHub:
         self._threads = [TrackerThread(name, tracker) for name, tracker in trackers]
 
     def publish(self, event: Event) -> None:
-        """Hand an event to every tracker. Returns at once."""
+        """Hand an event to every tracker without waiting for the trackers."""
         if self.mlflow is not None:
             self.mlflow.handle(event)
         for thread in self._threads:
@@ -52,10 +52,10 @@ class TrackerHub:
         """Wait until the trackers have handled all events, then close them.
 
         Args:
-            timeout: Seconds to wait. For MLflow, this time starts again whenever its server answers.
+            timeout: Seconds to wait. For MLflow, the time starts again whenever the MLflow server answers.
 
         Returns:
-            A note for each tracker other than MLflow that was dropped or did not finish.
+            One note for each tracker, other than MLflow, that was dropped or did not finish in time.
         """
         deadline = time.monotonic() + timeout
         for thread in self._threads:
@@ -73,14 +73,14 @@ class TrackerThread:
         tracker: The tracker.
 
     Attributes:
-        failure: Why the tracker was dropped; None if it was not.
+        failure: Reason why the tracker was dropped; None if it was not dropped.
     """
 
     def __init__(self, name: str, tracker: Tracker):
         self.name = name
         self.failure: str | None = None
         self._tracker = tracker
-        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None closes the tracker
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # The item None makes the thread close the tracker.
         self._thread = threading.Thread(target=self._run, name=f"tracker-{name}", daemon=True)
         self._thread.start()
 
@@ -94,14 +94,14 @@ class TrackerThread:
         self._queue.put(event)
 
     def finish(self) -> None:
-        """Tell the thread that no more events come."""
+        """Tell the thread that no more events follow."""
         self._queue.put(None)
 
     def join(self, deadline: float) -> str | None:
         """Wait for the thread to end.
 
         Args:
-            deadline: When to stop waiting, by the monotonic clock.
+            deadline: Time at which to stop waiting, by the monotonic clock.
 
         Returns:
             A note if the tracker was dropped or did not finish in time, else None.
@@ -116,7 +116,7 @@ class TrackerThread:
         while self.failure is None and (event := self._queue.get()) is not None:
             try:
                 self._tracker.handle(event)
-            except BaseException as e:  # even `sys.exit` in a tracker must leave a note
+            except BaseException as e:  # Even `sys.exit` in a tracker must leave a note.
                 log.exception("tracker `%s` failed", self.name)
                 self._drop(f"failed at {_described(event)} and got no more events: {type(e).__name__}: {e} (traceback: sweep.log)")
         try:

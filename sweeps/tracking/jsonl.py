@@ -1,4 +1,4 @@
-"""The JSON lines tracker: one JSON object an event, in `events.jsonl` in the sweep's folder."""
+"""The JSON lines tracker writes one JSON object for each event to `events.jsonl` in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sweeps.core.trial import State
 from sweeps.tracking import events
 from sweeps.tracking.json_values import json_value
 
-# Fields of `Result` that the end of a trial has.
+# Fields of `Result` that are written at the end of a trial.
 RESULT_FIELDS = ("value", "values", "best_step", "steps", "seconds", "feasible", "metrics", "final", "error")
 
 
 class JsonLinesTracker:
-    """Appends every event to a file. A reported step is one line.
+    """Appends every event to a file. Each reported step is a line of its own.
 
-    After a resume, the tracker adds what is missing from the file about the trials of earlier drivers. It finds that out from the lines
-    in the file, so a step and the end of a trial are written once. Only the starts of a trial may repeat.
+    After a resume, the tracker reads the file and adds the missing lines about trials of earlier drivers. Each step and each end of a
+    trial is therefore written once. Only the starts of a trial may be repeated.
     """
 
     @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class JsonLinesTracker:
         """Append an event."""
         if isinstance(event, events.SweepStarted):
             self._open(SweepFolder(event.folder).events)
-        if self._file is None:  # the sweep never started
+        if self._file is None:  # The sweep never started.
             return
         for line in self._lines(event):
             self._file.write(json.dumps(line, allow_nan=False) + "\n")
@@ -57,7 +57,7 @@ class JsonLinesTracker:
             self._file = None
 
     def _open(self, path: Path) -> None:
-        """Read the file, remove a last line that a crash cut off, and open the file to append."""
+        """Read the file, and open it for appending. If a crash has cut off the last line, remove that line."""
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith(b"\n"):
             with path.open("r+b") as file:
@@ -74,7 +74,7 @@ class JsonLinesTracker:
                 self._steps.add((known["trial"], known["step"]))
             elif known["type"] == "TrialEnded" and known["state"] != "INTERRUPTED":
                 self._ended.add(known["trial"])
-        except (ValueError, KeyError, TypeError):  # somebody edited the file
+        except (ValueError, KeyError, TypeError):  # Somebody has edited the file.
             return
 
     def _lines(self, event: events.Event) -> Iterator[dict[str, JsonValue]]:
@@ -97,7 +97,7 @@ def _line(event: events.Event, content: dict[str, object], time: float) -> dict[
 
 
 def to_json(event: events.Event) -> dict[str, object]:
-    """Return the content of an event, apart from its type, time and trial. Types of events of later versions have none."""
+    """Return the content of an event, apart from its type, time and trial. Return {} for an event type of a later version."""
     match event:
         case events.SweepStarted(space=space):
             objectives = [{"metric": o.metric, "goal": o.goal} for o in space.objectives]

@@ -1,4 +1,4 @@
-"""The TensorBoard tracker: one run for each trial under `tensorboard/` in the sweep's folder, with curves and hyperparameters."""
+"""The TensorBoard tracker writes curves and hyperparameters: one run for each trial, under `tensorboard/` in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, State, Trial, format_trial_id
 from sweeps.tracking.events import Event, SweepStarted, TrialChanged, TrialEnded, TrialPaused, TrialReported, TrialStarted
 
-# An empty file in the run of a trial that ended and was written completely.
+# Name of an empty file that marks a complete run. It is created when the trial has ended and everything is written.
 COMPLETE = "complete"
 # Seconds between two writes to the disk.
 FLUSH_SECONDS = 10
@@ -22,7 +22,7 @@ class TensorBoardTracker:
     """Writes event files that `tensorboard --logdir SWEEP/tensorboard` shows.
 
     A run gets its hyperparameters and final metrics (HParams) when its trial ends. After a resume, the tracker removes the runs that are
-    not complete and writes them again from the start, so no point of a curve is there twice.
+    not complete and writes them again from the start, so no curve has a point twice.
     """
 
     @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TensorBoardTracker:
         self._writers: dict[int, Any] = {}  # torch's SummaryWriter, which has no types
 
     def handle(self, event: Event) -> None:
-        """Write the curves of a trial as it reports, and its hyperparameters as it ends."""
+        """Write a trial's metrics when it reports, and its hyperparameters when it ends."""
         if isinstance(event, SweepStarted):
             self._start(event)
         elif isinstance(event, TrialStarted | TrialChanged):
@@ -51,7 +51,7 @@ class TensorBoardTracker:
         elif isinstance(event, TrialReported):
             for report in event.reports:
                 self._add_report(event.number, report)
-        elif isinstance(event, TrialPaused):  # a writer is a thread and an open file, and many trials may be paused
+        elif isinstance(event, TrialPaused):  # Each writer needs a thread and an open file, and many trials may be paused.
             if (writer := self._writers.pop(event.number, None)) is not None:
                 writer.close()
         elif isinstance(event, TrialEnded):
@@ -106,7 +106,7 @@ class TensorBoardTracker:
             (folder / COMPLETE).touch()
 
     def _add_hparams(self, writer: Any, trial: Trial, metrics: dict[str, float], state: State, time: float) -> None:
-        """Write what `SummaryWriter.add_hparams` writes, but into the trial's own run, and with the trial's status."""
+        """Write hyperparameters like `SummaryWriter.add_hparams`, but into the trial's own run, and with the trial's status."""
         from tensorboard.plugins.hparams.api_pb2 import Status
         from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
         from torch.utils.tensorboard import summary
@@ -124,5 +124,5 @@ class TensorBoardTracker:
 
 
 def hparams_of(trial: Trial) -> dict[str, bool | int | float | str]:
-    """Return the values of a trial's dimensions, as TensorBoard accepts them."""
+    """Return the values of a trial's dimensions by name, as types that TensorBoard accepts."""
     return {name: value if isinstance(value, bool | int | float) else str(value) for name, value in trial.labels.items()}

@@ -11,7 +11,7 @@ from sweeps.tracking.events import Event
 class Tracker(Protocol):
     """Handles the events of one driver of a sweep.
 
-    All calls come from one thread, which serves this tracker alone. If a tracker raises, it gets no more events. The sweep continues, and
+    All calls come from one thread, which calls no other tracker. If a tracker raises, it gets no more events. The sweep continues, and
     its result has a note that says why.
     """
 
@@ -19,4 +19,4 @@ class Tracker(Protocol):
         """Handle an event. A tracker ignores event types that it does not know."""
 
     def close(self) -> None:
-        """Write what is left, and release files and connections. This may be called before any event, after an error, and twice."""
+        """Write what is left, and release files and connections. It may be called before any event, after an error, and twice."""

@@ -1,4 +1,4 @@
-"""The webhook tracker: one POST of a JSON summary at the end of a sweep."""
+"""The webhook tracker posts one JSON summary at the end of a sweep."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from sweeps.tracking.json_values import json_value
 
 
 def _url(text: str) -> str:
-    """Check the URL of a space file. Variables of the environment are not known yet."""
+    """Check the URL in a space file. Environment variables in the URL are not replaced yet."""
     if "$" not in text and not (text.startswith(("http://", "https://")) and host(text)):
         raise ValueError("must be a URL that begins with http:// or https://")
     return text
 
 
 class WebhookTracker:
-    """Posts the sweep's result as JSON. An answer with an error status, or no answer in time, makes a note in the result.
+    """Posts the sweep's result as JSON. If the server answers with an error or too late, the result gets a note.
 
-    The body is `{"sweep", "folder", "status", "result"}`. `status` is `completed`, `interrupted` or `failed`. `result` is what
-    `sweeps run --json` prints, without what trackers add; null if the sweep failed before it had a result.
+    The body is `{"sweep", "folder", "status", "result"}`. `status` is `completed`, `interrupted` or `failed`. `result` is the
+    object that `sweeps run --json` prints, without the entries that trackers add. It is null if the sweep failed before it had a result.
     """
 
     @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class WebhookTracker:
         self._started: SweepStarted | None = None
 
     def handle(self, event: Event) -> None:
-        """Keep the start of the sweep; post at its end."""
+        """Keep the sweep's start event, and post the summary when the sweep ends."""
         if isinstance(event, SweepStarted):
             self._started = event
         elif isinstance(event, SweepEnded) and self._started is not None:
@@ -64,7 +64,7 @@ class WebhookTracker:
     def _post(self, body: dict[str, JsonValue]) -> None:
         parts = urllib.parse.urlsplit(self._url)
         headers = {"Content-Type": "application/json", "User-Agent": "sweeps"}
-        if parts.username is not None:  # urllib takes no user and password in a URL
+        if parts.username is not None:  # urllib accepts no user and password in a URL.
             pair = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
@@ -73,12 +73,12 @@ class WebhookTracker:
             urllib.request.urlopen(request, timeout=self._timeout).close()
         except urllib.error.HTTPError as e:
             raise ConnectionError(f"{shown(self._url)} answered {e.code} {e.reason}") from None
-        except OSError as e:  # URLError and timeouts, too
+        except OSError as e:  # This includes URLError and timeouts.
             raise ConnectionError(f"{shown(self._url)} did not answer: {getattr(e, 'reason', e)}") from None
 
 
 def host(url: str) -> str:
-    """Return the host of a URL; "" if it has none."""
+    """Return the host of a URL; "" if the URL has no host."""
     try:
         return urllib.parse.urlsplit(url).hostname or ""
     except ValueError:
@@ -86,12 +86,12 @@ def host(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Return the part of a URL that holds no secret. The paths of webhooks are often secret, so only scheme and host remain."""
+    """Return the scheme and the host of a URL. The rest is left out, because the path of a webhook is often secret."""
     return f"{url.partition('://')[0]}://{host(url)}/…" if host(url) else masked(url)
 
 
 def summary(started: SweepStarted, ended: SweepEnded) -> dict[str, JsonValue]:
-    """Return the JSON body for a sweep."""
+    """Return the JSON body that is posted at the end of a sweep."""
     content = ended.result.to_json() if ended.result is not None else None
     status = "failed" if content is None else outcome_of(content).replace("finished", "completed")
     return json_value({"sweep": started.sweep, "folder": str(started.folder), "status": status, "result": content})

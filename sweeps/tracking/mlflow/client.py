@@ -1,4 +1,4 @@
-"""MLflow's client, with texts that UTF-8 can encode."""
+"""A client of MLflow that sends only text that UTF-8 can encode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sweeps.core import errors
 
 
 class Client:
-    """`MlflowClient` whose arguments are made encodable first, see `encodable`.
+    """Wraps `MlflowClient`, and passes the arguments of each call through `encodable`.
 
     Args:
         uri: Tracking URI.
@@ -22,18 +22,19 @@ class Client:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call: Callable[..., Any] = getattr(self._client, name)
-        if name == "log_artifact":  # the path must stay as it is on the disk
+        if name == "log_artifact":  # The path must not change, because a file has this name.
             return call
         return lambda *args, **kwargs: call(*encodable(list(args)), **encodable(kwargs))
 
 
 def encodable(value: Any) -> Any:
-    r"""Return a value whose texts have a backslash escape for each character that UTF-8 cannot encode.
+    r"""Return a value with a backslash escape for each character that UTF-8 cannot encode.
 
-    Such characters are lone surrogates, which `os.fsdecode` returns for bytes that are not UTF-8. A database refuses a whole batch for one.
+    Such characters are lone surrogates, which `os.fsdecode` returns for bytes that are not UTF-8. A database refuses a whole batch
+    of requests because of one such character.
 
     Args:
-        value: A text, a parameter, a tag, or a list or dict that may hold them. Other values are returned as they are.
+        value: A text, a parameter, a tag, or a list or dict of such values. Other values are returned as they are.
 
     >>> encodable({"name": ["caf\udce9", 1]})
     {'name': ['caf\\udce9', 1]}

@@ -1,4 +1,4 @@
-"""Register bundles in MLflow's Model Registry, with the runs of their trials, and move an alias to a better version."""
+"""Register bundles in MLflow's Model Registry, link them to the runs of their trials, and move an alias to a better version."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DIGEST = "sweeps.manifest_sha256"
 
 @dataclass(frozen=True)
 class Score:
-    """The value by which two versions of a model are compared.
+    """Objective value of a model version. Two versions are compared by their scores.
 
     Attributes:
         metric: Metric of the sweep's objective.
         goal: `minimize` or `maximize`.
         value: Value of the model's trial.
-        feasible: True if the trial meets the sweep's constraints, if it has any.
+        feasible: True if the trial meets the sweep's constraints, or if the sweep has no constraints.
     """
 
     metric: str
@@ -40,12 +40,12 @@ class Score:
 
 
 def should_move_alias(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
-    """Return whether an alias moves from a version to a new one, and why.
+    """Return whether an alias moves from its version to a new version, and the reason.
 
     Args:
-        old: Score of the version that has the alias; None if no sweep registered it.
+        old: Score of the version that has the alias; None if the version has no score, because sweeps did not register it.
         new: Score of the new version.
-        force: True if the alias moves in any case.
+        force: True to move the alias without a comparison.
     """
     if force:
         return True, "--force"
@@ -64,7 +64,7 @@ def check_names(name: str, alias: str | None) -> None:
     """Check the names of a model and of an alias by MLflow's rules.
 
     Raises:
-        InputError: MLflow would refuse one of them.
+        InputError: MLflow would refuse the name or the alias.
     """
     if not name or set("/:") & set(name):
         raise InputError(Problem("--register", f"a model's name must not be empty and must not contain / or :; got {name!r}"))
@@ -81,21 +81,22 @@ def register(
     Args:
         bundle: The bundle's folder.
         digest: SHA-256 of the bundle's manifest.
-        made: How the bundle was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`; perhaps `refit` and `feasible`.
+        made: How the bundle was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`, and optionally
+            `refit` and `feasible`.
         uri: MLflow's tracking URI.
         parent: ID of the sweep's run.
-        name: Name of the registered model, which is created if it does not exist.
-        alias: Set on the new version if no version has it; otherwise it moves if `should_move_alias` says so.
-        force: Move the alias in any case.
+        name: Name of the registered model. The model is created if it does not exist.
+        alias: Alias for the new version. If another version has the alias, `should_move_alias` decides whether the alias moves.
+        force: True to move the alias without a comparison.
 
     Returns:
-        What was done, one line each.
+        One line for each action that was taken.
 
     Raises:
-        InputError: The sweep has no run of this trial there, or MLflow refuses the name or the alias.
+        InputError: MLflow has no run of this trial, or refuses the name or the alias.
         SweepsError: MLflow does not answer, or cannot store the bundle.
     """
-    # MLflow would create an empty database.
+    # If the file is missing, MLflow would create an empty database.
     if uri.startswith("sqlite:///") and not os.path.exists(file := uri.removeprefix("sqlite:///").partition("?")[0]):
         raise InputError(Problem("--register", f"{file}, where MLflow recorded the sweep, does not exist"))
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -114,7 +115,7 @@ def register(
             client.create_registered_model(name)
         versions = client.search_model_versions(f"name = '{name}'")
         same = [v.version for v in versions if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id]
-        if same:  # an earlier command registered it
+        if same:  # An earlier command has registered this bundle.
             version, message = str(same[0]), f"{name} version {same[0]} is this bundle already"
         else:
             version = _create_version(client, bundle, digest, made, run, name)
@@ -124,7 +125,7 @@ def register(
 
 @contextlib.contextmanager
 def _mlflow_errors(uri: str) -> Iterator[None]:
-    """Raise errors of MLflow as errors of sweeps."""
+    """Convert errors of MLflow to errors of sweeps."""
     from mlflow.exceptions import MlflowException, RestException
 
     try:
@@ -133,7 +134,7 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
         raise InputError(Problem("--register", f"MLflow at {without_password(uri)} refuses it: {_line(e)}")) from e
     except SweepsError:
         raise
-    except Exception as e:  # MLflow's stores do not catch the errors of their libraries
+    except Exception as e:  # MLflow's stores let errors of their libraries pass.
         kind = "" if isinstance(e, MlflowException) else f"{type(e).__name__}: "
         raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{_line(e)}") from e
 
@@ -144,7 +145,7 @@ def _line(e: Exception) -> str:
 
 
 def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: Score, force: bool) -> str:
-    """Set or move an alias to a version if `should_move_alias` says so. Return what was done."""
+    """Set an alias, or move it to a version if `should_move_alias` returns True. Return a line that says what was done."""
     current = client.get_registered_model(name).aliases.get(alias)
     if current is None:
         client.set_registered_model_alias(name, alias, version)
@@ -159,8 +160,8 @@ def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: 
 
 
 def _create_version(client: MlflowClient, bundle: Path, digest: str, made: Mapping[str, Any], run: Run, name: str) -> str:
-    """Create a new version of a registered model; return its number."""
-    artifact = f"bundle-{digest[:12]}"  # each bundle of a trial has its own files, because each is a version of its own
+    """Create a new version of a registered model, and return the version's number."""
+    artifact = f"bundle-{digest[:12]}"  # Bundles of one trial have separate files, because each bundle is a separate version.
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
     tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
     tags |= {DIGEST: digest}
@@ -171,13 +172,13 @@ def _create_version(client: MlflowClient, bundle: Path, digest: str, made: Mappi
 
 
 def score_of(made: Mapping[str, Any]) -> Score:
-    """Return the score of a bundle from its manifest. A value that is not finite is null in the manifest and NaN here."""
+    """Return the score of a bundle from its manifest. A value that is null in the manifest was not finite, and becomes NaN."""
     value = math.nan if made["value"] is None else float(made["value"])
     return Score(made["metric"], made["goal"], value, made.get("feasible") is not False)
 
 
 def _score(tags: dict[str, str]) -> Score | None:
-    """Return the score of a version from its tags; None if no sweep registered it."""
+    """Return the score of a version from its tags; None if sweeps did not register the version."""
     try:
         value, feasible = float(tags["sweeps.value"]), tags.get("sweeps.feasible") != "false"
         return Score(tags["sweeps.metric"], tags["sweeps.goal"], value, feasible)

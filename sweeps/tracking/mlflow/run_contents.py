@@ -1,4 +1,4 @@
-"""What MLflow shows of runs: the parameters of a trial; the parameters, tags, metrics and description of a sweep. Pure."""
+"""Build the contents of MLflow runs: parameters of a trial, and parameters, tags, metrics and description of a sweep. No I/O."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sweeps.core.trial import Trial
 from sweeps.space import Space
 
 PARAM_LENGTH = 6000  # MLflow's limit for a parameter's value
-# MLflow keeps a run's description in this tag, and limits its length.
+# The tag in which MLflow keeps a run's description, and the longest value of that tag.
 NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
 
 
 def flatten(values: dict[str, Any], prefix: str) -> dict[str, str]:
-    """Return nested parameters as flat ones with dotted names, such as `params.eta`."""
+    """Flatten nested parameters to one level, with dotted names such as `params.eta`."""
     flat: dict[str, str] = {}
     for key, value in values.items():
         name = f"{prefix}.{key}"
@@ -29,10 +29,10 @@ def flatten(values: dict[str, Any], prefix: str) -> dict[str, str]:
 
 
 def trial_params(trial: Trial) -> dict[str, str]:
-    """Return the parameters of a trial's run: every dimension by its path, and the constants of `params` and `scaling`.
+    """Return the parameters of a trial's run: every dimension by its path, and the constants in `params` and `scaling`.
 
-    `preprocessor` is the chain without the values that are tuned inside it, so that it groups trials. These values have parameters of
-    their own.
+    The parameter `preprocessor` is the chain without its tuned values, so that trials can be grouped by chain. Each tuned value is a
+    separate parameter.
     """
     scaling = {"num_workers": trial.shape.workers, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
     chain = "+".join(step.name for step in trial.preprocessor) or "none"
@@ -41,7 +41,7 @@ def trial_params(trial: Trial) -> dict[str, str]:
 
 
 def space_params(space: Space) -> dict[str, str]:
-    """Return the parameters of the parent run: the settings that decide whether two sweeps can be compared, by the space file's keys."""
+    """Return the parameters of the parent run, named by the space file's keys. If they differ, two sweeps cannot be compared."""
     params: dict[str, Any] = {"trainer": space.trainer.loop}
     if space.data.given:
         params["data.train"] = ", ".join(dict.fromkeys(masked(spec.train) for spec in space.variants))
@@ -53,7 +53,7 @@ def space_params(space: Space) -> dict[str, str]:
     params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
     params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
     name = space.scheduler.name
-    # earlier versions logged these for every scheduler, and sweeps of one name are compared by their parameters
+    # Earlier versions logged these two for every scheduler. The parameters of old and new sweeps must stay comparable.
     defaults = {"grace_period": 1, "reduction_factor": 3} if registry.is_built_in("scheduler", name) else {}
     scheduler = {"name": name, **defaults, **space.scheduler.options}
     params |= {f"scheduler.{key}": value for key, value in scheduler.items() if value is not None}
@@ -61,13 +61,13 @@ def space_params(space: Space) -> dict[str, str]:
 
 
 def sweep_status(result: SweepResult | None) -> str:
-    """Return the status of the parent run. Without a result, the driver failed."""
+    """Return the status of the parent run. A `result` of None means that the driver failed."""
     return "FAILED" if result is None else {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[outcome_of(vars(result))]
 
 
 def sweep_tags(result: SweepResult) -> dict[str, str]:
     """Return the tags of the parent run at the end of a sweep."""
-    tags = {"sweeps.reason": result.reason or "every trial has ended"}  # replaces the tag of an interrupted driver
+    tags = {"sweeps.reason": result.reason or "every trial has ended"}  # This replaces the tag that an interrupted driver set.
     if result.front:
         tags["sweeps.front"] = ", ".join(best["trial"] for best in result.front)
     if result.best is not None:
@@ -88,15 +88,15 @@ def sweep_metrics(result: SweepResult) -> dict[str, float]:
 
 
 def description(markdown: str, links: dict[str, str]) -> str:
-    """Return a run's description: links, then as many whole lines of a report as MLflow's limit allows.
+    """Return a run's description: links, followed by the first lines of a report, up to MLflow's limit.
 
-    MLflow's page first shows about five lines, and fades them out from the third line on, where links cannot be clicked. So the links
-    come first. The report's title is left out, because the page has it. The space file is left out, because it has a link and its long
-    lines would squeeze the page. The page shows no space between the columns of a table, so they get one.
+    MLflow's page first shows about five lines. From the third line on, the lines are faded and links cannot be clicked, so the links
+    come first. The report's title is left out, because the page shows the title already. The space file is left out, because a link
+    leads to the file, and its long lines would squeeze the page. The page shows table columns without a gap, so a gap is added.
 
     Args:
         markdown: The report.
-        links: Targets by text.
+        links: URLs by link text.
     """
     head = " · ".join(f"[{text}]({link})" for text, link in links.items()) + "\n\n"
     rest = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]

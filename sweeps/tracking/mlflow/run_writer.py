@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATUS = {State.COMPLETE: "FINISHED", State.PRUNED: "FINISHED", State.FAIL: "FAILED", State.RUNNING: "KILLED"}
-# MLflow's limits for one log_batch call.
+# The most metrics and parameters that MLflow accepts in one `log_batch` call.
 BATCH_METRICS, BATCH_PARAMS = 1000, 100
-# An experiment without this tag makes the UI ask the user whether it is about language models.
+# If an experiment lacks this tag, the UI asks the user whether the experiment is about language models.
 KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
-# Length of MLflow's tags that hold an error or a space file.
+# Longest value of a tag that holds an error or a space file.
 TAG_LENGTH = 4000
 REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether MLflow would refuse the same request again, such as one with a text that cannot be encoded.
+    """Return whether MLflow would refuse the same request again, for example because its text cannot be encoded.
 
-    MLflow's own store reports an encoding error like a fault of the server. All other errors may pass.
+    MLflow's own store reports an encoding error as an internal error of the server. All other errors may be temporary.
     """
     from mlflow.exceptions import MlflowException
 
@@ -55,13 +55,13 @@ def is_refusal(error: Exception) -> bool:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where in MLflow a sweep is recorded.
+    """Place in MLflow where a sweep is recorded.
 
     Attributes:
         uri: Tracking URI.
-        root: Folder of all sweeps. A new experiment of a SQLite store keeps its artifacts there.
+        root: Folder of all sweeps. With a SQLite store, a new experiment keeps its artifacts in this folder.
         experiment: Name of the experiment.
-        sweep: Name of the sweep, which is the name of the parent run and of the sweep's folder in the root.
+        sweep: Name of the sweep. The parent run and the sweep's folder in the root have the same name.
         started: When the sweep's first driver started, in seconds since the epoch.
     """
 
@@ -74,15 +74,15 @@ class Destination:
 
 @dataclass
 class Batch:
-    """Requests that a group of events leads to.
+    """Requests to MLflow for a group of events.
 
     Attributes:
-        retrying: True if the server was away. It may then have created a run without an answer, so runs are looked for first.
+        retrying: True if the server did not answer an earlier attempt. That attempt may have created runs, so they are searched first.
         metrics: Metrics to log, by run ID.
-        params: Parameters to log, by run ID. A dict, because MLflow refuses a batch that names a parameter twice.
+        params: Parameters to log, by run ID and name. MLflow refuses a batch that names a parameter twice.
         tags: Tags to set, by run ID.
-        statuses: Runs to terminate: run ID, status, end time in milliseconds.
-        started: Trials that started.
+        statuses: Runs to terminate, each as (run ID, status, end time in milliseconds).
+        started: Trials that started in this group of events.
         ended: Numbers of the trials whose files are logged.
     """
 
@@ -95,11 +95,11 @@ class Batch:
     ended: list[int] = field(default_factory=list)
 
     def add_metrics(self, run: str, values: Iterable[tuple[str, float | None]], time: float, step: int = 0) -> None:
-        """Add the metrics that have a value.
+        """Add metrics to the batch, except those whose value is None.
 
         Args:
             run: The run's ID.
-            values: Names that MLflow accepts, and values.
+            values: (name, value) pairs. The names must be legal in MLflow.
             time: Seconds since the epoch.
             step: The step of the trial.
         """
@@ -112,9 +112,9 @@ class RunWriter:
     """Writes events into the runs of one sweep.
 
     Args:
-        destination: Where in MLflow the sweep is recorded.
-        on_refusal: Called with an error of a request that MLflow refuses for good.
-        on_file: Called when an artifact file was logged.
+        destination: Place in MLflow where the sweep is recorded.
+        on_refusal: Function that is called with the error of a request that MLflow refuses permanently.
+        on_file: Function that is called whenever an artifact file was logged.
 
     Attributes:
         parent: ID of the parent run; "" before `open`.
@@ -131,7 +131,7 @@ class RunWriter:
         self.runs: dict[int, str] = {}
         self._sweep = destination.sweep
         self._on_refusal, self._on_file = on_refusal, on_file
-        self._complete: set[int] = set()  # trials of earlier drivers that MLflow has completely
+        self._complete: set[int] = set()  # numbers of the trials of earlier drivers whose runs are complete
         self._logged_files: dict[int, dict[Path, tuple[int, int]]] = {}  # size and time of each logged file, by trial number
         self._objectives: list[str] = []
         self._constrained = False
@@ -144,7 +144,7 @@ class RunWriter:
         sqlite_tables.create(uri)
         self._client = Client(uri)
         self.experiment_id = self._find_experiment()
-        started = round(self.destination.started * 1000)  # another sweep of this name may have started in the same second elsewhere
+        started = round(self.destination.started * 1000)  # On another machine, a sweep of this name may have started in the same second.
         where = f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {started}"
         if (run := self._find_run(where)) is not None:
             self.parent = run
@@ -155,7 +155,7 @@ class RunWriter:
             self.parent = self._client.create_run(self.experiment_id, started, tags, run_name=sweep).info.run_id
 
     def _find_experiment(self) -> str:
-        """Find or create the experiment; return its ID."""
+        """Find or create the experiment, and return the experiment's ID."""
         to = self.destination
         existing = self._client.get_experiment_by_name(to.experiment)
         if existing is None:
@@ -170,7 +170,7 @@ class RunWriter:
         for run in self._client.search_runs([self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000):
             number = int(run.data.tags["sweeps.trial"])
             self.runs[number] = run.info.run_id
-            if run.info.status in ("FINISHED", "FAILED"):  # the status is written last
+            if run.info.status in ("FINISHED", "FAILED"):  # The status is written last, so the run is complete.
                 self._complete.add(number)
 
     def _find_run(self, where: str) -> str | None:
@@ -178,7 +178,7 @@ class RunWriter:
         return str(runs[0].info.run_id) if runs else None
 
     def _trial_run(self, trial: Trial, started: float, look_first: bool) -> str:
-        """Find or create the run of a trial; return its ID."""
+        """Return the ID of a trial's run. If no run is known, create one. With `look_first`, first search MLflow for the run."""
         if trial.number not in self.runs:
             tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self._sweep}
             tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
@@ -211,12 +211,12 @@ class RunWriter:
         """Return the events of the trials of earlier drivers that MLflow may have missed."""
         try:
             return list(history(self._complete))
-        except Exception as e:  # a database may be unreachable, like a server
+        except Exception as e:  # The study's database may be unreachable for a while.
             raise ConnectionError(f"the study cannot be read: {e}") from e
 
     @functools.singledispatchmethod
     def _add(self, event: events.Event, batch: Batch) -> None:
-        """Add the requests of one event to a batch. Other types of events need none."""
+        """Add the requests for one event to a batch. Event types without an implementation of their own need no request."""
 
     @_add.register
     def _(self, event: events.SweepStarted, batch: Batch) -> None:
@@ -228,7 +228,7 @@ class RunWriter:
             tags |= {"mlflow.source.git.commit": event.git_commit, "sweeps.git_dirty": event.git_dirty}
         batch.tags[parent] |= tags
         self._permit(self._save_views, space)
-        existing = self._client.get_run(parent).data.params  # MLflow refuses to change a parameter that an earlier driver logged
+        existing = self._client.get_run(parent).data.params  # MLflow refuses to change parameters that an earlier driver logged.
         params = {legal_name(name): value[: run_contents.PARAM_LENGTH] for name, value in run_contents.space_params(space).items()}
         batch.params[parent] |= {name: value for name, value in params.items() if name not in existing}
         self._permit(self._client.log_text, parent, space.text, "space.yaml")
@@ -236,7 +236,7 @@ class RunWriter:
     @_add.register
     def _(self, event: events.TrialStarted, batch: Batch) -> None:
         trial = event.trial
-        if trial.number in self.runs:  # the trial continues
+        if trial.number in self.runs:  # The trial continues in its run.
             self._permit(self._client.update_run, self.runs[trial.number], "RUNNING")
         run = self._trial_run(trial, event.time, batch.retrying)
         batch.params[run] |= {legal_name(name): value for name, value in run_contents.trial_params(trial).items()}
@@ -265,13 +265,13 @@ class RunWriter:
             tags["sweeps.feasible"] = str(result.feasible).lower()
         if result.error:
             tags["sweeps.error"] = result.error[-TAG_LENGTH:]
-        if result.state is not State.RUNNING:  # an interrupted trial may continue, and MLflow cannot remove a metric
+        if result.state is not State.RUNNING:  # An interrupted trial may continue, and metrics cannot be removed.
             batch.add_metrics(run, self._final_metrics(result).items(), event.time)
             batch.ended.append(event.number)
         batch.statuses.append((run, STATUS[result.state], int(event.time * 1000)))
 
     def _final_metrics(self, result: Result) -> dict[str, float | None]:
-        """Return the metrics of a trial that ended, by names that MLflow accepts."""
+        """Return the final metrics of an ended trial, by names that MLflow accepts."""
         metrics: dict[str, float | None] = {"objective": result.value, "steps": result.steps, "seconds": result.seconds}
         metrics |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
         if len(self._objectives) > 1:
@@ -294,10 +294,10 @@ class RunWriter:
         if event.report:
             batch.tags[parent] |= self._report_tags(event.report, event.best)
         batch.statuses.append((parent, run_contents.sweep_status(result), int(event.time * 1000)))
-        batch.ended += self._logged_files  # a trial that its scheduler stopped may have written more files
+        batch.ended += self._logged_files  # A trial may have written more files after the scheduler stopped it.
 
     def _report_tags(self, markdown: str, best: Trial | None) -> dict[str, str]:
-        """Return the parent run's description and the tags that name the best trial. Delete those of an earlier best trial."""
+        """Return the parent run's description and the tags that name the best trial. Delete the tags that name an earlier best trial."""
         parent = self.parent
         links = {
             "All trials, best first": views.runs_link("", self.experiment_id, self._sweep),
@@ -326,14 +326,14 @@ class RunWriter:
     # Requests
 
     def _send(self, batch: Batch) -> None:
-        """Send the requests of a batch. The status of a run comes last, because it says that nothing is missing."""
+        """Send the requests of a batch. The status of a run is sent last, because it marks the run as complete."""
         from mlflow.entities import Param, RunTag
 
         for run in {**batch.metrics, **batch.params, **batch.tags}:
             params = [Param(name, value) for name, value in batch.params[run].items()]
             tags = [RunTag(name, value) for name, value in batch.tags[run].items()]
             self._permit(self._log_batch, run, batch.metrics[run], params, tags)
-        for trial in batch.started:  # after the trial's parameters, because its loop may log some of the same names
+        for trial in batch.started:  # This follows the trial's parameters, because the loop may log the same names.
             self._write_run_file(trial)
         for number in dict.fromkeys(batch.ended):
             self._log_files(number)
@@ -341,7 +341,7 @@ class RunWriter:
             self._permit(self._client.set_terminated, run, status, time)
 
     def _log_batch(self, run: str, metrics: list[Metric], params: list[Param], tags: list[RunTag]) -> None:
-        """Log any number of metrics, parameters and tags in calls that keep MLflow's limits."""
+        """Log any number of metrics, parameters and tags in calls that stay within MLflow's limits."""
         first = True
         while first or metrics or params or tags:
             room = BATCH_METRICS - len(params[:BATCH_PARAMS]) - len(tags[:BATCH_PARAMS])
@@ -365,7 +365,7 @@ class RunWriter:
                     continue
                 target = Path(FILES, path.relative_to(top)).parent
                 self._permit(self._client.log_artifact, self.runs[number], str(path), str(target))
-            except (FileNotFoundError, PermissionError, shutil.Error) as e:  # the file is unreadable; the server is not the cause
+            except (FileNotFoundError, PermissionError, shutil.Error) as e:  # The file cannot be read; the server is not the cause.
                 log.error("MLflow: %s is not logged: %s", path, masked(str(e)))
                 continue
             logged[path] = now
@@ -375,7 +375,7 @@ class RunWriter:
         return SweepFolder(self.destination.root / self._sweep).trial(number)
 
     def _permit(self, action: Callable[..., Any], *args: Any) -> None:
-        """Send a request. If MLflow refuses it for good, report the refusal and continue, because other runs are not affected."""
+        """Send a request. If MLflow refuses the request permanently, report this and continue, because other runs are not affected."""
         from mlflow.exceptions import MlflowException
 
         try:

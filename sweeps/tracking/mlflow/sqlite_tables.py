@@ -1,6 +1,6 @@
-"""Create MLflow's tables in a new SQLite file, all or none.
+"""Create all of MLflow's tables in a new SQLite file, or leave no file.
 
-MLflow creates them in some fifty steps and cannot continue if it is killed in between.
+MLflow itself creates the tables in about fifty steps. If it is killed between two steps, it cannot use the file later.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 
 def create(uri: str) -> None:
-    """Create the database of a `sqlite:` URI if its file is missing. Another process may do the same at the same time.
+    """Create the database of a `sqlite:` URI if its file is missing. Another process may create the database at the same time.
 
     Args:
-        uri: MLflow's tracking URI. URIs of other stores, and files that exist, are left alone.
+        uri: MLflow's tracking URI. Nothing is done for other kinds of URIs, or if the file exists.
 
     Raises:
         OSError: The folder cannot be written to, or the disk is full.
@@ -37,7 +37,7 @@ def create(uri: str) -> None:
             shutil.copyfile(complete, copy)
             with contextlib.suppress(
                 OSError
-            ):  # another process was faster, or the file system has no links; MLflow then creates the tables
+            ):  # Another process was faster, or the file system has no links. In the second case, MLflow creates the tables.
                 os.link(copy, file)
         finally:
             copy.unlink(missing_ok=True)

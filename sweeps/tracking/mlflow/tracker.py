@@ -1,6 +1,6 @@
-"""The MLflow tracker: takes events from the driver and writes them in batches from a background thread.
+"""The MLflow tracker receives events from the driver, and writes them to MLflow in batches from a background thread.
 
-The driver never waits for MLflow while a sweep runs. If the server is away, events wait in a queue and are written later.
+The driver never waits for MLflow while a sweep runs. If the server does not answer, events wait in a queue and are written later.
 `sweeps.tracking.mlflow.run_writer` decides what is written.
 """
 
@@ -33,18 +33,18 @@ CLOSE_WITHIN, STOP_WITHIN, CLOSE_SOON = 60.0, 15.0, 1.0
 
 
 class Close:
-    """The message that no more events come."""
+    """A message in the queue: no more events follow."""
 
 
 class Lost:
-    """The message that the tracker's process ended."""
+    """A message in the queue: the tracker's process has ended."""
 
 
 Message = Event | Close | Lost
 
 
 def default_uri(root: Path) -> str:
-    """Return the URI of the SQLite file in the root of all sweeps. MLflow 3 no longer writes to folders."""
+    """Return the URI of the SQLite file in the root of all sweeps. It is not a folder, because MLflow 3 does not write to folders."""
     return f"sqlite:///{(root / 'mlflow.db').resolve()}"
 
 
@@ -52,12 +52,12 @@ class MlflowTracker:
     """Writes a sweep to MLflow from a thread of its own.
 
     Args:
-        destination: Where in MLflow the sweep is recorded.
+        destination: Place in MLflow where the sweep is recorded.
 
     Attributes:
-        parent: ID of the parent run; None before it is known.
-        error: The last error that lost something; None if there was none.
-        waiting: True if the server does not answer.
+        parent: ID of the parent run; None until the run is found or created.
+        error: The last error because of which MLflow misses data; None if there was none.
+        waiting: True while the server does not answer.
     """
 
     @dataclass(frozen=True)
@@ -72,16 +72,16 @@ class MlflowTracker:
         self.writer = RunWriter(destination, self._refused, self._file_logged)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._stopped = threading.Event()
-        self._last_answer = 0.0  # when the server last answered, by the monotonic clock
+        self._last_answer = 0.0  # time at which the server last answered, by the monotonic clock
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
-        # MLflow's defaults let a server that is away hold the thread for minutes. MLflow must not retry by itself either:
-        # after a lost answer it would create a run twice, while the writer looks for the run first.
+        # With MLflow's defaults, a server that does not answer would block the thread for minutes. MLflow must not retry requests
+        # either: if an answer was lost, it would create a run twice. The writer looks for the run before it retries.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         self._thread.start()
 
     def handle(self, event: Event) -> None:
-        """Queue an event. Returns at once."""
+        """Queue an event without waiting for MLflow."""
         self._messages.put(event)
 
     def close(self, timeout: float = CLOSE_WITHIN) -> bool:
@@ -91,7 +91,7 @@ class MlflowTracker:
             timeout: Seconds to wait for a server that does not answer.
 
         Returns:
-            False if the server stayed away.
+            True if all events were handled; False if the server did not answer in time.
         """
         self._messages.put(Close())
         self._last_answer = time.monotonic()
@@ -118,7 +118,7 @@ class MlflowTracker:
             log.error("MLflow: giving up\n%s", masked(traceback.format_exc()))
 
     def _write_all(self, first: Message) -> None:
-        """Write batches of events until there are no more."""
+        """Write batches of events until the tracker is closed."""
         messages = [first]
         while True:
             time.sleep(BATCH_EVERY if not isinstance(messages[0], Close) else 0)
@@ -126,7 +126,7 @@ class MlflowTracker:
                 while True:
                     messages.append(self._messages.get_nowait())
             events = [message for message in messages if isinstance(message, Event)]
-            for start in range(0, len(events), BATCH_EVENTS):  # a long queue is written in parts, so that the driver sees progress
+            for start in range(0, len(events), BATCH_EVENTS):  # A long queue is written in parts, so that the driver sees progress.
                 part = events[start : start + BATCH_EVENTS]
                 self._until_written(functools.partial(self._write, part))
                 self._changed(len(part))
@@ -142,7 +142,7 @@ class MlflowTracker:
         self.writer.write(events, retrying=self.waiting)
 
     def _until_written(self, action: Callable[[], None]) -> None:
-        """Repeat an action until the server answers. Log requests that the server refuses for good."""
+        """Repeat an action until the server answers. If the server refuses the action's request permanently, report the refusal."""
         from mlflow.exceptions import MlflowException
 
         while True:
@@ -165,8 +165,8 @@ class MlflowTracker:
         """React to a possible change of `parent`, `error` or `waiting`. Subclasses override this method.
 
         Args:
-            written: Number of messages that are written now.
-            answered: True if the server took a part of a message.
+            written: Number of messages that were written since the last call.
+            answered: True if the server has accepted a part of a message.
         """
 
     def _file_logged(self) -> None:

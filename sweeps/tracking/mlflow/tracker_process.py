@@ -1,7 +1,7 @@
-"""Runs the MLflow tracker in a process of its own, at a low priority, so that it does not share the interpreter's lock with the search.
+"""Run the MLflow tracker in a separate process with low priority, so that tracker and search do not share an interpreter lock.
 
-The driver sends events as pickles and keeps each one until the process says that it is written. If the process is lost, the driver starts
-another one and sends these events again. Events that are written twice change nothing.
+The driver sends events as pickles, and keeps each event until the process reports that the event is written. If the process is lost,
+the driver starts a new process and sends the kept events again. Writing an event twice has no effect.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from sweeps.core import logging_setup
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import CLOSE_WITHIN, Close, Lost, Message, MlflowTracker
 
-# After this many losses the process is not started again. A resume sends what is missing from the study.
+# If the process is lost this many times, it is not started again. A resume then sends the missing events, from the study.
 STARTS = 5
-NICE = 19  # training has priority
+NICE = 19  # Training has priority.
 
 
 class TrackerProcess(MlflowTracker):
     """An `MlflowTracker` whose work is done by another process.
 
     Args:
-        destination: Where in MLflow the sweep is recorded.
-        errors: File for what the process prints.
+        destination: Place in MLflow where the sweep is recorded.
+        errors: File to which the output of the process is appended.
     """
 
     def __init__(self, destination: Destination, errors: Path):
@@ -45,7 +45,7 @@ class TrackerProcess(MlflowTracker):
         super().__init__(destination)
 
     def close(self, timeout: float = CLOSE_WITHIN) -> bool:
-        """Wait until all events are written; kill the process if the server stays away. See `MlflowTracker.close`."""
+        """Wait until all events are written. If the server does not answer, kill the process. See `MlflowTracker.close`."""
         complete = super().close(timeout)
         if not complete and self._process is not None:
             self._process.kill()
@@ -57,7 +57,7 @@ class TrackerProcess(MlflowTracker):
         code = 0
         for _ in range(STARTS):
             listener = self._start()
-            with contextlib.suppress(OSError):  # the process is gone
+            with contextlib.suppress(OSError):  # The process has ended.
                 self._send()
             code = self._end(listener)
             if self._stopped.is_set() or (self._closing and code == 0):
@@ -87,12 +87,12 @@ class TrackerProcess(MlflowTracker):
             pipe.flush()
 
     def _keep(self, message: Message) -> None:
-        """Keep a message until it is written."""
+        """Keep a message, so that it can be sent again until it is written."""
         self._unwritten.append(message)
         self._closing = self._closing or isinstance(message, Close)
 
     def _end(self, listener: threading.Thread) -> int:
-        """Wait for the process, which ends when its pipe is closed; return its exit code."""
+        """Close the pipe, which ends the process. Wait for the end, and return the exit code."""
         assert self._process is not None and self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -120,7 +120,7 @@ class TrackerProcess(MlflowTracker):
 
 
 class _Worker(MlflowTracker):
-    """The tracker that does the work, and writes its progress to a pipe, one JSON object a line, for the driver."""
+    """The tracker inside the process. For the driver, it writes its progress to a pipe: JSON objects, one on each line."""
 
     def __init__(self, destination: Destination, pipe: TextIO):
         self._pipe, self._lock = pipe, threading.Lock()
@@ -128,20 +128,20 @@ class _Worker(MlflowTracker):
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
         status = {"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered}
-        with self._lock, contextlib.suppress(OSError):  # the driver is gone
+        with self._lock, contextlib.suppress(OSError):  # The driver has ended.
             self._pipe.write(json.dumps(status) + "\n")
 
 
 def main() -> None:
-    """Write the driver's events until the driver closes the tracker or is gone."""
+    """Write the events that the driver sends, until the driver closes the tracker or has ended."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # The driver handles these signals, and still has events to send.
         signal.signal(number, signal.SIG_IGN)
     status = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # libraries print to the sweep's log and not to the driver
+    os.dup2(2, 1)  # Output of libraries goes to the sweep's log, not to the driver.
     logging_setup.set_environment()
     logging.basicConfig(format=logging_setup.FORMAT, level=logging.WARNING)
     logging.captureWarnings(True)
-    import mlflow.tracking  # noqa: F401 - at normal priority: a short sweep would wait for it
+    import mlflow.tracking  # noqa: F401 - The import runs at normal priority, because a short sweep would wait for it.
 
     os.nice(NICE)
     pipe = sys.stdin.buffer
@@ -153,4 +153,4 @@ def main() -> None:
             if isinstance(message, Close):
                 tracker._thread.join()
                 return
-    tracker.close(0.0)  # the driver is gone; a resume sends everything again
+    tracker.close(0.0)  # The driver has ended. A resume sends all events again.

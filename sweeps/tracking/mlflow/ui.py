@@ -1,4 +1,4 @@
-"""Serve MLflow's UI on the root of all sweeps, and print links to a sweep's trials."""
+"""Serve MLflow's UI for all sweeps of a root folder, and print links to a sweep's trials."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from sweeps.core.sweep_folder import ORIGIN
 from sweeps.tracking.mlflow import views
 from sweeps.tracking.mlflow.tracker import default_uri
 
-# Seconds to wait for a new server to start, for a server to end (it would wait for open browsers), and for a remote server to answer.
+# Seconds to wait: until a new server has started, until a server has ended, and until a remote server answers.
+# A server that ends would wait for open browsers.
 START_SECONDS = 60.0
 END_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
@@ -44,9 +45,9 @@ class Sweep:
 
     Attributes:
         name: Name of the sweep.
-        run: ID of its run.
-        experiment: ID of its experiment.
-        started: When it started, in seconds since the epoch.
+        run: ID of the sweep's parent run.
+        experiment: ID of the sweep's experiment.
+        started: When the sweep started, in seconds since the epoch.
     """
 
     name: str
@@ -63,22 +64,22 @@ def serve_ui(
     sweep: str | None = None,
     uri: str | None = None,
 ) -> int:
-    """Serve MLflow's UI until Ctrl-C, and print links to the newest sweep.
+    """Serve MLflow's UI until Ctrl-C, and print links to a sweep.
 
     Args:
         root: Folder of all sweeps.
         host: Address to listen on.
-        port: Port to listen on; 0 for any free port.
+        port: Port to listen on; 0 selects a free port.
         open_browser: True to open the sweep's trials in a browser.
-        sweep: The sweep to link to instead of the newest, see `index_of`.
-        uri: MLflow's tracking URI; by default `MLFLOW_TRACKING_URI`, else SQLite in `root`. If it names a running server, no other server
-            is started, and the links lead to that server.
+        sweep: Name of the sweep to link to, in any form that `index_of` accepts. None selects the newest sweep.
+        uri: MLflow's tracking URI. By default, the value of `MLFLOW_TRACKING_URI`, or else a SQLite file in `root`. If the URI is that of a
+            running server, no new server is started, and the links lead to the running server.
 
     Returns:
-        The exit code, which is 0 after Ctrl-C.
+        The exit code of the command; 0 after Ctrl-C.
 
     Raises:
-        InputError: There is nothing to show, there is no such sweep, or the host and port cannot be listened on.
+        InputError: MLflow has recorded no sweep, the given sweep does not exist, or the host and port are not available.
         SweepsError: MLflow did not start, or does not answer.
     """
     logging_setup.set_environment()
@@ -107,7 +108,7 @@ def serve_ui(
 
 
 def _check_root(root: Path, sweep: str | None) -> None:
-    """Raise InputError if MLflow has recorded no sweep in a root, or if a sweep does not exist, before the server starts."""
+    """Before the server starts, raise InputError if the root has no sweep in MLflow, or if the given sweep does not exist."""
     if not (root / "mlflow.db").is_file():
         raise InputError(Problem(str(root), "holds no mlflow.db, so MLflow has recorded no sweep here"))
     if sweep is not None:
@@ -115,10 +116,10 @@ def _check_root(root: Path, sweep: str | None) -> None:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return the port, or a free port for 0.
+    """Return `port` if it is available, or a free port if `port` is 0.
 
     Raises:
-        InputError: The host and port cannot be listened on.
+        InputError: The port is in use, or the host is not an address of this machine.
     """
     if not 0 <= port <= 65535:
         raise InputError(Problem("--port", f"{port} is not a port; it must be from 0 to 65535"))
@@ -138,10 +139,10 @@ def free_port(host: str, port: int) -> int:
 
 
 def choose_sweep(sweeps: Sequence[Sweep], name: str | None) -> Sweep | None:
-    """Return the sweep that a name stands for, or the newest without a name; None if there are no sweeps and no name.
+    """Return the sweep with a name. If `name` is None, return the newest sweep, or None if there are no sweeps.
 
     Raises:
-        InputError: The name stands for no sweep, or for several.
+        InputError: The name matches no sweep, or several sweeps.
     """
     if name is None:
         return max(sweeps, key=lambda s: s.started, default=None)
@@ -150,14 +151,14 @@ def choose_sweep(sweeps: Sequence[Sweep], name: str | None) -> Sweep | None:
 
 
 def index_of(known: Sequence[str], name: str) -> int:
-    """Return the index of the sweep that a user means.
+    """Return the index of the sweep that a name selects.
 
     Args:
         known: Names of sweeps, the newest first.
         name: A sweep's name, the start of its name, its folder, or `latest`.
 
     Raises:
-        InputError: It stands for no sweep, or for several.
+        InputError: The name matches no sweep, or several sweeps.
     """
     start = Path(name).name
     if start == "latest" and known:
@@ -171,7 +172,7 @@ def index_of(known: Sequence[str], name: str) -> int:
 
 
 def links(server: str, sweep: Sweep) -> dict[str, str]:
-    """Return links to a sweep, by title; the trials come first."""
+    """Return the URLs of a sweep's pages by title. The page of the trials comes first."""
     return {
         "trials, best first": views.runs_link(server, sweep.experiment, sweep.name),
         "charts": views.runs_link(server, sweep.experiment, sweep.name, chart=True),
@@ -192,7 +193,7 @@ def _print_links(server: str, head: str, name: str | None, open_browser: bool) -
 
 
 def _check_server(uri: str) -> None:
-    """Check that a server answers within seconds. MLflow's client would try for minutes.
+    """Check that a server answers within seconds. Without this check, MLflow's client would retry for minutes.
 
     Raises:
         SweepsError: The server does not answer.
@@ -202,10 +203,10 @@ def _check_server(uri: str) -> None:
     try:
         urllib.request.urlopen(server, timeout=ANSWER_SECONDS).close()
     except urllib.error.HTTPError:
-        pass  # the server answers, even if it asks for a password
+        pass  # The server answers, even if only to ask for a password.
     except (OSError, http.client.HTTPException) as e:
         reason = getattr(e, "reason", e)
-        if not isinstance(reason, ssl.SSLError):  # MLflow's client has its own settings for certificates
+        if not isinstance(reason, ssl.SSLError):  # MLflow's client has its own settings for certificates.
             raise SweepsError(f"MLflow at {without_password(uri)} does not answer: {reason}") from e
 
 
@@ -229,9 +230,9 @@ def _find_sweeps(server: str) -> list[Sweep]:
 def _start_server(uri: str, root: Path, host: str, port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start MLflow's server as the leader of a process group, so that it can be stopped together with its workers."""
     env = {name: value for name, value in os.environ.items() if name not in ("MLFLOW_TRACKING_URI", "MLFLOW_BACKEND_STORE_URI")}
-    env |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # job workers are for language models
+    env |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # Job workers are only for language models.
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", host, "--port", str(port), "--workers", "1"]
-    # in the root, because MLflow creates a folder for artifacts in its working directory
+    # The server runs in the root, because MLflow creates a folder for artifacts in its working directory.
     return subprocess.Popen(command, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 

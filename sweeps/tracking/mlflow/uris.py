@@ -18,10 +18,10 @@ def check_uri(uri: str, place: str) -> None:
 
     Args:
         uri: The tracking URI.
-        place: Name of the option or the environment variable that holds it, for messages.
+        place: Name of the option or environment variable that the URI comes from, for messages.
 
     Raises:
-        InputError: MLflow has no store for it, or it is a folder, to which MLflow no longer writes.
+        InputError: MLflow has no store for the URI, or the URI is a folder. MLflow no longer writes to folders.
     """
     scheme, separator, rest = uri.partition("://")
     scheme = scheme.partition("+")[0].lower() if separator else "databricks" if uri.split(":")[0] == "databricks" else ""
@@ -36,10 +36,10 @@ def check_uri(uri: str, place: str) -> None:
 
 
 def add_password(uri: str) -> str:
-    """Return a URI with the password that `MLFLOW_TRACKING_URI` has for it. No file of a sweep stores a password.
+    """Return a URI with the password from `MLFLOW_TRACKING_URI`. A sweep's folder stores the URI without a password.
 
     Args:
-        uri: The URI that a sweep has stored. The variable may name another server, and is then ignored.
+        uri: The URI that a sweep has stored. If the environment variable is for another server, it is ignored.
     """
     from_environment = os.environ.get("MLFLOW_TRACKING_URI", "")
     return from_environment if without_password(from_environment) == uri else uri

@@ -1,7 +1,7 @@
-"""Saved views of MLflow's UI: which runs it shows, in which order, and with which columns and charts. Pure.
+"""Build saved views of MLflow's UI. A view sets which runs are shown, their order, and the columns and charts. No I/O.
 
-MLflow 3.17 stores the view that its "Save view" button creates as a tag of the experiment. A link can name the tag, and the page's list of
-saved views offers the view. The tracker saves one view for each sweep and one for all sweeps. `tests/browser` tests them.
+The button "Save view" of MLflow 3.17 stores a view as a tag of the experiment. A link can contain the tag's name, and the page lists
+all saved views. The tracker saves one view for each sweep and one for all sweeps. `tests/browser` tests both.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from sweeps.space import Dimension, Space
 VIEW_TAG = "mlflow.sharedViewState."
 ALL_SWEEPS = "all-sweeps"
 OBJECTIVE = "objective"
-# Without this parameter, the UI shows its pages for language models.
+# URL parameter without which the UI shows its pages for language models.
 MODE = "workflowType=machine_learning"
-# A plot with more axes is unreadable.
+# The most axes of a plot. A plot with more axes is unreadable.
 MAX_AXES = 12
-# Widths in pixels: of a character, of the space around a text, and the bounds of a column.
+# Widths in pixels: a character, the space around a text, the narrowest column and the widest column.
 CHARACTER, PADDING, NARROWEST, WIDEST = 7.4, 26, 90, 300
 NAME_LENGTH = 250  # MLflow's limit for the name of a metric or a parameter
-# Parts of a name that MLflow refuses for metrics and parameters: other characters, and parts that a normalized path does not have.
+# Parts of a metric's or parameter's name that MLflow refuses: illegal characters, and parts such as `..` or `//` of a path.
 ILLEGAL = re.compile(r"[^\w\-./: ]|\A/|(?<=/)/|/\Z|\A\.\.|(?:\A|(?<=/))\.\.?(?=/|\Z)")
 
 
 def legal_name(name: str) -> str:
-    """Return a name that MLflow accepts: `acc@5` becomes `acc_5`, `a/../b` becomes `a/__/b`, and a long name loses its end."""
+    """Return a name that MLflow accepts: `acc@5` becomes `acc_5`, `a/../b` becomes `a/__/b`, and a long name is cut."""
     return ILLEGAL.sub(lambda found: "_" * len(found[0]), name[:NAME_LENGTH]) or "_"
 
 
 def column(kind: str, name: str) -> str:
-    """Return MLflow's name of a column, such as params.`eta`."""
+    """Return the name that MLflow uses for a column, such as params.`eta`."""
     return f"{kind}.`{name}`"
 
 
@@ -44,7 +44,7 @@ def trials_of(sweep: str) -> str:
 
 
 def trials_view(sweep: str, space: Space) -> dict[str, object]:
-    """Return the view of a sweep's trials, the best first, with a column and an axis for each dimension, and the objective's curves."""
+    """Return the view of a sweep's trials, the best first. It has a column and an axis for each dimension, and the objective's curves."""
     columns = {
         column("metrics", OBJECTIVE): 110,  # room for the arrow that shows the order
         **{column("metrics", legal_name(f"objective.{o.metric}")): 110 for o in space.objectives if len(space.objectives) > 1},
@@ -55,7 +55,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, object]:
         column("metrics", "steps"): NARROWEST,
         column("metrics", "seconds"): NARROWEST,
     }
-    # MLflow's plot leaves out runs that lack an axis. The last axis colors the lines.
+    # MLflow's plot leaves out runs that have no value for an axis. The value on the last axis sets the color of a line.
     axes = [legal_name(dimension.name) for dimension in space.always][:MAX_AXES]
     metric = legal_name(space.objective.metric)
     charts = [
@@ -66,7 +66,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, object]:
 
 
 def sweeps_view(space: Space) -> dict[str, object]:
-    """Return the view of all sweeps of an experiment with their results, the best first."""
+    """Return the view of all sweeps of an experiment. It shows each sweep's results, the best sweep first."""
     columns = {
         **{column("metrics", name): 100 for name in ("best", "best.test")},
         **{column("tags", legal_name(f"best.{d.name}")): _width(legal_name(f"best.{d.name}"), d) for d in space.dimensions},
@@ -76,7 +76,7 @@ def sweeps_view(space: Space) -> dict[str, object]:
 
 
 def _width(name: str, dimension: Dimension | None = None) -> int:
-    """Return the width of a column that shows its name and the options of its dimension."""
+    """Return the width of a column in pixels, wide enough for the column's name and the options of its dimension."""
     longest = max(map(len, [name, *(str(option.key) for option in (dimension.options if dimension else ()))]))
     return int(min(max(CHARACTER * longest + PADDING, NARROWEST), WIDEST))
 
@@ -103,25 +103,28 @@ def _state(run_filter: str, order_by: str, ascending: bool, columns: dict[str, i
     }
     if charts:
         section = {"uuid": "sweep", "name": "Sweep", "display": True, "isReordered": False, "deleted": False, "isGenerated": False}
-        section |= {"columns": 1, "cardHeight": 400}  # a plot with many axes needs the whole width
+        section |= {"columns": 1, "cardHeight": 400}  # A plot with many axes needs the full width of the page.
         state |= {"compareRunCharts": charts, "compareRunSections": [section], "isAccordionReordered": True}
     return state
 
 
 def saved_view(name: str, time: float, state: dict[str, object]) -> str:
-    """Return the value of a saved view's tag.
+    """Return the value of the tag that stores a saved view.
 
     Args:
-        name: Name in the list of saved views.
-        time: Seconds since the epoch. The list shows the latest view first.
-        state: The view, see `trials_view`.
+        name: Name of the view in the list of saved views.
+        time: When the view was saved, in seconds since the epoch. The list shows the latest view first.
+        state: The view, as `trials_view` or `sweeps_view` returns it.
     """
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
     return json.dumps({"name": name, "createdAt": int(time * 1000), "state": packed})
 
 
 def runs_link(server: str, experiment: str, view: str, chart: bool = False) -> str:
-    """Return the link to a saved view of an experiment's runs, as a table or as charts. The server "" gives a link within MLflow."""
+    """Return the link to a saved view of an experiment's runs, as a table or as charts.
+
+    With the server "", the link is relative, for pages within MLflow.
+    """
     mode = "&compareRunsMode=CHART" if chart else ""
     return f"{_pages(server)}/experiments/{experiment}/runs?viewStateShareKey={quote(view, safe='')}&{MODE}{mode}"
 
