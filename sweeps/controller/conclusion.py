@@ -1,4 +1,4 @@
-"""Conclude a search: export the best trial, build the result of the sweep, and decide whether a resume has work left."""
+"""Conclude a search: export the best trial, build the result of the sweep, and decide whether a resume would run trials."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _describe_failures(counts: Mapping[str, int], failures: Sequence[tuple[str, 
 
 
 def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> bool:
-    """Return whether a resume of a sweep that has a result would run or export anything.
+    """Return whether a resume of a sweep that has a result would run trials.
 
     Args:
         earlier: The sweep's result, as a JSON object.

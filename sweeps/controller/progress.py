@@ -112,7 +112,7 @@ class SweepProgress:
         return self._store.objectives.need_one_report and self._space.repeats.count == 1
 
     def _find_best(self) -> None:
-        """Set `best` to the best value among all trials that have not failed, if a single report is enough to rank a trial."""
+        """Set `best` from all trials that have not failed, if a single report is enough to rank a trial. Ignore given values."""
         if not self._reports_decide:
             return
         self.best, minimize = None, self._store.minimize

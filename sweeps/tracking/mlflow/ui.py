@@ -119,7 +119,7 @@ def free_port(host: str, port: int) -> int:
     """Return `port` if it is available, or a free port if `port` is 0.
 
     Raises:
-        InputError: The port is in use, or the host is not an address of this machine.
+        InputError: The port is out of range or in use, or the host is not an address of this machine.
     """
     if not 0 <= port <= 65535:
         raise InputError(Problem("--port", f"{port} is not a port; it must be from 0 to 65535"))
