@@ -556,7 +556,7 @@ def prepare_authentication(address: str) -> None:
             _mode = os.environ[AUTH_MODE] = mode
             _read_again()
             return
-        if answer != NEEDS_TOKEN:
+        if mode == "disabled" and answer != NEEDS_TOKEN:
             return  # `join` reports the problem later.
     kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
     token = "the token in RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"the token in {kept}"
