@@ -35,7 +35,7 @@ BARE_LOOP = "benchmarks.bare_process"
 # In a process of its own, so that what it needs of memory is gone
 PREPARE = "import sys; from benchmarks.bare_process import prepare; prepare(sys.argv[1], sys.argv[2] == '1')"
 BARE = "bare"
-WORKERS = ("ray::Solo", "ray::RayTrainWorker", BARE)
+WORKERS = ("ray::Worker", "ray::RayTrainWorker", BARE)
 TRIALS = (*WORKERS, "ray::ResourceTrainable", "ray::Runner", "ray::ImplicitFunc")
 
 

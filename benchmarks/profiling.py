@@ -25,7 +25,7 @@ from benchmarks.ours import sweep
 
 RATE = 200  # samples a second
 SECONDS = 4.0
-ROOMS = ("ray::Runner", "ray::_Pool", "ray::_Keeper", "ray::Solo", "ray::RayTrainWorker", "ray::_Train")
+ROOMS = ("ray::Runner", "ray::_Pool", "ray::_Keeper", "ray::Worker", "ray::RayTrainWorker", "ray::_Train")
 
 
 def swept(

@@ -205,7 +205,7 @@ def test_every_script_is_a_workload_with_a_description():
 def test_memory_counts_the_store_once_and_no_idle_worker():
     parts = {
         "driver": {"Pss": 100, "Pss_Anon": 60, "Pss_File": 30, "Pss_Shmem": 10},
-        "ray::Solo.serve": {"Pss": 50, "Pss_Anon": 20, "Pss_File": 20, "Pss_Shmem": 10},
+        "ray::Worker.run": {"Pss": 50, "Pss_Anon": 20, "Pss_File": 20, "Pss_Shmem": 10},
         "ray::ImplicitFunc.train": {"Pss": 9, "Pss_Anon": 7, "Pss_File": 2, "Pss_Shmem": 0},
         "ray::IDLE": {"Pss": 70, "Pss_Anon": 70, "Pss_File": 0, "Pss_Shmem": 0},
     }
