@@ -1,7 +1,7 @@
 """Write files and folders whole or not at all.
 
-The new content is written next to the final path, as `.NAME.part`, and then renamed. A reader sees the old content or the new one. A writer
-that is killed leaves only the `.part`, which `crash_cleanup.remove_partial_files` deletes.
+The new content is written to `.NAME.part`, next to the final path, and then renamed. A reader sees either the whole old content or the
+whole new content. If the writer is killed, its `.part` remains. `crash_cleanup.remove_partial_files` deletes such files.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def write_text(file: Path, text: str) -> None:
 def write_bytes(file: Path, data: bytes, sync: bool = False) -> None:
     """Write a file, whole or not at all.
 
-    A link in the place of the file or of its `.part` is replaced and never followed.
+    If a symbolic link is at the path of the file or of its `.part`, the link itself is replaced. Its target stays unchanged.
 
     Args:
         file: The file to write.
         data: The new content.
-        sync: Force the content to the disk before the rename, so that it survives a crash of the machine.
+        sync: True to force the content to the disk before the rename. The content then survives a crash of the machine.
     """
     part = part_of(file)
     part.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def staged(target: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder if it exists. A link is deleted, but not followed."""
+    """Delete a file or a folder if it exists. If the path is a symbolic link, only the link is deleted."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

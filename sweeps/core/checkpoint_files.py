@@ -13,20 +13,20 @@ GONE = ".gone"
 
 
 def step_of(name: str) -> int:
-    """Return the step in the name of a checkpoint, such as `checkpoint_000012`; 0 if the name has none."""
+    """Return the step in the name of a checkpoint, such as `checkpoint_000012`; 0 if the name has no digits."""
     found = re.search(r"\d+", name)
     return int(found[0]) if found else 0
 
 
 def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> list[str]:
-    """Return the newest complete checkpoints of a trial, the newest first.
+    """Return the names of a trial's newest complete checkpoints. The newest name comes first.
 
     Every checkpoint up to `latest` is complete, because a rank reports step n only after it has written all earlier checkpoints.
 
     Args:
-        names: Names in the trial's folder.
-        latest: The newest checkpoint that all ranks have written; None if there is none.
-        count: The largest number of checkpoints to return.
+        names: Names of the checkpoints in the trial's folder.
+        latest: Name of the newest checkpoint that all ranks have written. None if there is no such checkpoint; the result is then empty.
+        count: Largest number of names to return.
     """
     if latest is None or count < 1:
         return []
@@ -35,9 +35,9 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
 
 
 def checkpoint_sizes(folder: Path) -> dict[str, int]:
-    """Return the size in bytes of each checkpoint in a trial's folder, by name.
+    """Return a dict that maps the name of each checkpoint in a trial's folder to its size in bytes.
 
-    Other processes may write or delete files at the same time.
+    Other processes may write or delete files at the same time. A file that is deleted meanwhile counts as 0 bytes.
     """
     found = {}
     for path in sorted(folder.glob("checkpoint_*")):
@@ -56,7 +56,10 @@ def _size(file: Path) -> int:
 
 
 def delete_checkpoint(path: Path) -> bool:
-    """Delete a checkpoint, and return whether it is gone. The folder is renamed first, so no reader finds half a checkpoint."""
+    """Delete a checkpoint's folder, and return True if the folder no longer exists.
+
+    The folder is renamed before its files are deleted, so no reader finds an incomplete checkpoint.
+    """
     gone = path.with_name(f"{path.name}{GONE}")
     if gone.exists():  # an earlier deletion was interrupted
         shutil.rmtree(gone, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Commands and paths in messages, as the user can type them."""
+"""Format commands and paths for messages, in the form in which the user can type them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ DEFAULT_ROOT = "sweeps-runs"
 
 
 def shell_command(name: str) -> str:
-    """Return how to type a command of this environment: its name if the shell finds it, else its path, else `python -m NAME`."""
+    """Return the text that runs a command of this Python environment when a user types it.
+
+    The text is the command's name if the shell finds the command, else the command's path. If the environment has no file of this name,
+    the text is `python -m NAME`.
+    """
     if shutil.which(name):
         return name
     beside = Path(sys.executable).with_name(name)
@@ -21,37 +25,37 @@ def shell_command(name: str) -> str:
 
 
 def _python() -> str:
-    """Return how to type the command of this interpreter."""
+    """Return the text that starts this Python interpreter: its name if the shell finds it by this name, else its path."""
     here = Path(sys.executable)
     return here.name if shutil.which(here.name) == str(here) else shell_quoted(here)
 
 
 def shell_quoted(path: Path) -> str:
-    """Return a path quoted for a shell."""
+    """Return a path as text that is quoted for a shell. A path in the working directory is made relative."""
     return shlex.quote(relative_path(path))
 
 
 def relative_path(path: Path) -> str:
-    """Return a path relative to the working directory if it lies there."""
+    """Return a path as text. A path in the working directory is made relative; other paths stay unchanged."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 
 
-# Escape sequences that only set a color, as the log of a loop may contain.
+# Escape sequences that only set a color. The log of a training loop may contain such sequences.
 _COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str, colors: bool = False) -> str:
-    r"""Escape the characters of a text that control the terminal, because a sweep's folder may come from a stranger.
+    r"""Escape characters that could control the terminal. The text may come from a sweep's folder that a stranger made.
 
-    Control characters, bidirectional marks and lone surrogates become escapes. Line feeds and tabs stay.
+    Control characters, bidirectional marks and lone surrogates become escapes. Line feeds and tabs are not escaped.
 
     Args:
         text: The text to print.
-        colors: Keep sequences that set a color.
+        colors: True to leave escape sequences that set a color unchanged.
 
     >>> printable("\x1b]0;title\x07")
     '\\x1b]0;title\\x07'

@@ -21,37 +21,38 @@ from sweeps.core.processes import start_time
 from sweeps.core.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
 
 END_WITHIN_SECONDS = 10.0
-# The name of a Ray session's folder: when it was made, and the process that made it.
+# The name of a Ray session's folder. The name contains the time at which the folder was made, and the id of the process that made it.
 SESSION = re.compile(r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})")
 # Glob patterns of half-written files and folders in a sweep's folder.
 PARTIAL = (".bundle-*", ".checkpoint-*", "prepared/.*.part", "exports/.*", "trials/*/.*.part", ".*.part")
 
 
 def record_ray(folder: Path, session: str, pids: Iterable[int]) -> None:
-    """Write `ray.json`: the session folder of the sweep's Ray, and its processes with their start times.
+    """Write `ray.json`, which records the session folder of the sweep's Ray and the start time of each Ray process.
 
     Args:
         folder: The sweep's folder.
         session: Folder of the Ray session.
-        pids: Ids of Ray's processes. A process that has ended is left out.
+        pids: Ids of Ray's processes. A process that has ended is not recorded.
     """
     started = {str(pid): time for pid in pids if (time := start_time(pid)) is not None}
     write_text(SweepFolder(folder).ray, json.dumps({"session": session, "pids": started}) + "\n")
 
 
 def delete_ray_record(folder: Path) -> None:
-    """Delete `ray.json`, because the sweep's Ray has ended normally."""
+    """Delete `ray.json`. Call this function after the processes of the sweep's Ray have ended."""
     SweepFolder(folder).ray.unlink(missing_ok=True)
 
 
 def end_leftover_ray(folder: Path) -> int:
-    """End the remaining Ray processes of a dead driver, and delete their session folder. `ray.json` names both.
+    """End the Ray processes that a dead driver left behind, and delete their session folder. `ray.json` names the processes and the folder.
 
-    The sweep's folder may come from a stranger, so `ray.json` is not trusted. A process is ended only if it belongs to this user. It
-    must also have the recorded start time, or write a log of the recorded session. The session must pass `leftover_session`.
+    The sweep's folder may come from a stranger, so `ray.json` is not trusted. A process is ended only if it belongs to this user. The
+    process must also have the start time that `ray.json` records for it, or have a log file of the recorded session open. The recorded
+    session is used only if `leftover_session` accepts it.
 
     Returns:
-        The number of processes that were ended.
+        The number of processes that were ended. 0 if `ray.json` is missing or invalid.
     """
     try:
         record = read_json_object(SweepFolder(folder).ray) or {}
@@ -76,10 +77,13 @@ def end_leftover_ray(folder: Path) -> int:
 
 
 def leftover_session(recorded: object) -> Path | None:
-    """Return the folder of a Ray session that a dead driver of this user left behind; None for anything else.
+    """Check that a recorded path is a Ray session folder that a dead driver of this user left behind.
 
-    The folder must lie in Ray's temporary folder, have a name that Ray gives, and belong to this user. It must not be a link, because
-    `session_latest` points to a live session. The process in its name must have ended.
+    The folder must be in Ray's temporary folder, have a name as Ray gives it, and belong to this user. The path must not be a symbolic
+    link, because the link `session_latest` points to a live session. The process whose id is part of the name must have ended.
+
+    Returns:
+        The path of the folder. None if a check fails.
     """
     from ray._common.utils import get_default_ray_temp_dir
 
@@ -95,11 +99,11 @@ def leftover_session(recorded: object) -> Path | None:
     except (OSError, ValueError, RuntimeError):
         return None
     started = start_time(int(name["pid"]))
-    return session if started is None or started > made else None  # a process that started later has reused the id
+    return session if started is None or started > made else None  # if a process started later, it has only reused the id
 
 
 def _writes_to(pid: int, logs: Path) -> bool:
-    """Return whether a process has a file in this folder open. Every Ray worker keeps its log open."""
+    """Return whether a process has a file in the folder `logs` open. Every Ray worker keeps its log file open."""
     try:
         files = [os.readlink(f.path) for f in os.scandir(f"/proc/{pid}/fd")]
     except OSError:
@@ -108,12 +112,12 @@ def _writes_to(pid: int, logs: Path) -> bool:
 
 
 def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> None:
-    """Delete half-written files, and checkpoints that are not needed any more.
+    """Delete half-written files, and the checkpoints of ended trials that need not be kept.
 
     Args:
         folder: The sweep's folder.
-        checkpoints: For each trial that has ended, by its id, the names of the checkpoints to keep. The pool handles the checkpoints of
-            trials that continue.
+        checkpoints: Maps the id of each ended trial to the names of the checkpoints to keep. No checkpoint of another trial is deleted,
+            because the pool handles the checkpoints of trials that are resumed.
     """
     for scratch in SCRATCH:
         shutil.rmtree(folder / scratch, ignore_errors=True)

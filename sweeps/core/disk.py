@@ -1,4 +1,4 @@
-"""Full and broken disks: recognize their errors, and test whether a disk has room again."""
+"""Recognize the errors of full and broken disks, and check whether a disk has free space."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ NEARLY_FULL_BYTES = 1 << 30
 def disk_error(error: BaseException) -> str | None:
     """Return the system's message if an error was caused by a full or broken disk; None for other errors.
 
-    The whole chain of causes is searched, because libraries wrap such errors. `shutil.copytree` keeps only their text.
+    The whole chain of causes is searched, because libraries wrap such errors. The text of `shutil.Error` is searched too, because
+    `shutil.copytree` keeps only the text of the original errors.
     """
     cause: BaseException | None = error
     seen: list[BaseException] = []
-    while cause is not None and cause not in seen:  # errors may name each other
+    while cause is not None and cause not in seen:  # two errors may be the causes of each other
         seen.append(cause)
         if isinstance(cause, OSError) and cause.errno in DISK_ERRORS:
             return os.strerror(cause.errno)
@@ -38,10 +39,11 @@ def check_disk_space(folder: Path, error: str = "") -> None:
 
     Args:
         folder: The sweep's folder.
-        error: The error of a failed trial. If the disk was full, 1 GiB must be free now that the checkpoint that did not fit is deleted.
+        error: Traceback of a failed trial; "" if no trial has failed. If the traceback says that the disk was full, 1 GiB must be free.
+            A smaller free space may be only the space of the checkpoint that did not fit, which was deleted.
 
     Raises:
-        OSError: The disk is full, broken or read-only.
+        OSError: The disk is full, broken or read-only, or the 1 GiB is not free.
     """
     if os.strerror(errno.ENOSPC) in error and shutil.disk_usage(folder).free < NEARLY_FULL_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))

@@ -1,4 +1,4 @@
-"""Read Google-style docstrings without importing what they describe."""
+"""Read the summary and the sections of Google-style docstrings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ def summary(text: str | None) -> str:
 
 
 def section(text: str | None, title: str) -> dict[str, str]:
-    """Return the entries of a section such as `Attributes`, by name, each as one line.
+    """Return the entries of one section of a docstring.
 
     Args:
-        text: A docstring.
-        title: Title of the section.
+        text: A docstring, or None.
+        title: Title of the section, such as `Attributes`.
+
+    Returns:
+        Maps the name of each entry to its description, in one line. Empty if the docstring has no such section.
     """
     match = re.search(rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE)
     entries: dict[str, str] = {}

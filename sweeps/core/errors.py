@@ -28,7 +28,7 @@ class SweepsError(Exception):
     """Base class of the errors that sweeps raises on purpose."""
 
     exit_code = 1
-    # The `SweepResult` of a sweep that failed only at its end.
+    # The `SweepResult`, if the sweep has written its result before it raised this error. None otherwise.
     result: Any = None
 
 
@@ -85,7 +85,7 @@ class Interrupted(SweepsError):
 
 
 def make_encodable(text: str) -> str:
-    r"""Return a text that UTF-8 can encode. Lone surrogates, which `os.fsdecode` makes of invalid bytes, become escapes.
+    r"""Replace lone surrogates in a text by escapes, so that UTF-8 can encode the text. `os.fsdecode` turns invalid bytes into surrogates.
 
     >>> make_encodable("caf\udce9")
     'caf\\udce9'
@@ -94,7 +94,7 @@ def make_encodable(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return an error's text in encodable form. If it is longer than `ERROR_LENGTH`, leave out its middle."""
+    """Make an error's text encodable. If the text is longer than `ERROR_LENGTH` characters, leave out its middle."""
     text = make_encodable(text)
     if len(text) <= ERROR_LENGTH:
         return text
@@ -104,11 +104,11 @@ def shorten(text: str) -> str:
 
 
 def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
-    """Return the error for the id of a trial that does not exist.
+    """Return the error to raise if no trial has the id that the user gave.
 
     Args:
-        place: The argument with the id.
-        asked: The id.
+        place: Name of the argument in which the user gave the id.
+        asked: The id that the user gave.
         known: The ids of all trials.
     """
     hint = did_you_mean(asked.zfill(4), known) if len(known) < 9 else f"there are {min(known)} to {max(known)}"

@@ -1,4 +1,4 @@
-"""Find out why a worker process died. Ray reports neither exit codes nor signals, so this module reads the traces in the logs."""
+"""Find out why a worker process died. Ray reports neither exit codes nor signals, so this module searches the logs for the cause."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Written to the log when a loop calls `os._exit`.
+# The line that is written to the log when a loop calls `os._exit`.
 EXITED = "the loop ended its process by os._exit({})"
 _EXITED = re.compile(re.escape(EXITED).replace(r"\{\}", r"(-?\d+)"))
-# Written by `faulthandler` at a fatal signal.
+# The line that `faulthandler` writes to the log at a fatal signal.
 _FATAL = re.compile(
     r"^Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating-point exception|Floating point exception|Illegal instruction)",
     re.MULTILINE,
@@ -23,10 +23,10 @@ MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
 def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bool = False) -> str | None:
-    """Return why a process died; None if it is alive and only raised an error.
+    """Return the cause of a process's death as text. Return None if nothing shows that the process died, so it only raised an error.
 
     Args:
-        error: The error that Ray raised.
+        error: The error that Ray raised, or None.
         log: The end of the process's log.
         killed_for_memory: True if the kernel has killed a process for lack of memory since the trial started.
 
@@ -50,7 +50,7 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
 
 
 def last_attempt_log(log: Path) -> str:
-    """Return the end of a rank's log, from the start of its latest attempt; "" without a log."""
+    """Return the part of a rank's log that the latest attempt wrote, at most the last `TAIL` bytes. Return "" if there is no log."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -70,7 +70,7 @@ def kills_for_memory() -> int:
 
 
 def log_os_exit() -> None:
-    """Patch `os._exit` in this process so that it writes a line to the log first. Forked processes do not write the line."""
+    """Patch `os._exit` so that it writes a line to the log before it ends this process. Forked processes do not write the line."""
     pid, original = os.getpid(), os._exit
 
     def logged(status: int) -> Any:

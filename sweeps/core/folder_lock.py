@@ -1,4 +1,4 @@
-"""Allow one driver per sweep, by a lock of the operating system on the sweep's folder. The system frees the lock when the driver dies."""
+"""Allow only one driver per sweep. The driver locks a file in the sweep's folder. The system frees the lock when the driver dies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_driven(folder: Path) -> bool:
 
 
 def _open(file: Path, flags: int) -> int:
-    """Open a file without following a link, which may lead out of the folder, and without waiting for a pipe."""
+    """Open a file. Symbolic links are refused, because a link may lead out of the folder. Opening a pipe does not block."""
     return os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
 
 
@@ -51,7 +51,7 @@ class FolderLock:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:
-                if tries_left:  # `is_driven` of another process holds the lock for a moment
+                if tries_left:  # another process that calls `is_driven` holds the lock for a moment
                     time.sleep(RETRY_SECONDS)
                     continue
                 self._file.seek(0)

@@ -1,4 +1,4 @@
-"""Resources of a machine: parsed from `--resources`, or counted as Ray counts them."""
+"""Determine the resources of a machine: parse `--resources`, or count the resources as Ray does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLACE = "--resources"
 
 
 def parse_resources(text: str) -> dict[str, float]:
-    """Parse `--resources`, such as `CPU=8,GPU=2`. The machine has none of the resources that are not named.
+    """Parse `--resources`, such as `CPU=8,GPU=2`. A resource that the text does not name counts as 0.
 
     Raises:
         InputError: An entry is not NAME=AMOUNT, a name is repeated, or an amount is not a whole number of at least 0.
@@ -41,7 +41,7 @@ def parse_resources(text: str) -> dict[str, float]:
 
 
 def _whole(text: str) -> float | None:
-    """Return a text as a whole number of at least 0, or None."""
+    """Parse a whole number of at least 0. Return None for any other text."""
     try:
         number = float(text)
     except ValueError:
@@ -59,7 +59,9 @@ def detect() -> dict[str, float]:
 
 
 def cpus(cgroup: Path) -> int:
-    """Return the number of CPUs as Ray's `get_num_cpus` does: the container's limit, or all CPUs. A test compares the two.
+    """Return the number of CPUs that Ray's `get_num_cpus` returns. A test compares both functions.
+
+    This is the container's limit, or the number of all CPUs of the machine if there is no limit.
 
     Args:
         cgroup: Folder of the control group's limits.
@@ -75,16 +77,16 @@ def cpus(cgroup: Path) -> int:
 
 
 def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
-    """Return the memory in bytes: the container's limit, or all memory of the machine."""
+    """Return the usable memory in bytes: the container's limit or the memory of the machine, whichever is smaller."""
     limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
     for name in ("memory/memory.limit_in_bytes", "memory.max"):
-        with contextlib.suppress(OSError, ValueError):  # `max` is no limit
+        with contextlib.suppress(OSError, ValueError):  # the file contains `max` if there is no limit
             limits.append(float((cgroup / name).read_text()))
     return min(limits)
 
 
 def _quota(cgroup: Path) -> float | None:
-    """Return the CPUs of the container's quota; None without a quota."""
+    """Return the number of CPUs that the container's CPU quota allows; None if there is no quota."""
     quota, period = cgroup / "cpu" / "cpu.cfs_quota_us", cgroup / "cpu" / "cpu.cfs_period_us"
     if quota.exists() and period.exists():
         amount = float(quota.read_text()) / float(period.read_text())
@@ -97,7 +99,10 @@ def _quota(cgroup: Path) -> float | None:
 
 
 def _pinned(cgroup: Path) -> int | None:
-    """Return the number of CPUs that the container is pinned to, by cgroups version 1. Ray does not read version 2."""
+    """Return the number of CPUs that the container is pinned to by cgroups version 1. Return None if it is not pinned in this way.
+
+    Cgroups version 2 is not read, because Ray does not read it either.
+    """
     file = cgroup / "cpuset" / "cpuset.cpus"
     if not file.exists():
         return None
@@ -121,7 +126,7 @@ def gpus(devices: Path) -> int:
 
 
 def _gpus_of_driver() -> int:
-    """Return the number of GPUs that NVIDIA's driver reports; 0 without a driver."""
+    """Return the number of GPUs that NVIDIA's driver reports; 0 if no driver is installed."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):

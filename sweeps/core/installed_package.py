@@ -24,12 +24,12 @@ def warn_of_namesake() -> None:
 
 
 def namesake() -> str | None:
-    """Return the metadata folder of Weights & Biases' `sweeps`; None if it is not installed.
+    """Return the metadata folder of the package `sweeps` of Weights & Biases; None if that package is not installed.
 
     Listing the folders on `sys.path` takes under 1 ms. `importlib.metadata` would find the folder too, but its import takes 30 ms.
 
-    Earlier versions of this project were also installed as `sweeps`. The metadata tells the two packages apart: only the other package's
-    metadata names Weights & Biases.
+    Earlier versions of this project were also installed as `sweeps`. The metadata tells the two packages apart: only the package of Weights
+    & Biases names that company in its metadata.
     """
     for entry in dict.fromkeys(sys.path):
         try:

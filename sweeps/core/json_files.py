@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-# The deepest nesting of lists and objects. Code that shows or copies the values is recursive.
+# Largest allowed nesting depth of lists and objects. The depth is limited because the code that shows or copies values is recursive.
 DEPTH = 60
 _LARGEST = 10**300
 
 
 def read_json(file: Path) -> Any:
-    """Return the JSON value in a file; None if the file is not a regular file, is not JSON, or is nested too deeply."""
+    """Return the JSON value in a file. Return None if the file is not regular, cannot be read, is not JSON, or is nested too deeply."""
     if not file.is_file():  # reading a pipe would block
         return None
     try:
@@ -27,7 +27,7 @@ def read_json(file: Path) -> Any:
 
 
 def read_json_object(file: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None if there is none (see `read_json`)."""
+    """Return the JSON object in a file. Return None if the file holds another value, or cannot be read (see `read_json`)."""
     value = read_json(file)
     return value if isinstance(value, dict) else None
 
@@ -39,14 +39,14 @@ def is_deep(value: Any, depth: int = DEPTH) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number within the range of a float. Booleans are not."""
+    """Return whether a value is a finite number within the range of a float. Booleans are not numbers."""
     if type(value) is int:
         return abs(value) < _LARGEST
     return type(value) is float and math.isfinite(value)
 
 
 def is_text(value: Any) -> bool:
-    """Return whether a value is text without NUL characters and lone surrogates, so that it can be printed and be part of a path."""
+    """Return whether a value is text that can be printed and be part of a path: it has no NUL characters and no lone surrogates."""
     return type(value) is str and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
@@ -62,11 +62,14 @@ Count = Annotated[int, Field(ge=0, lt=10**12)]
 
 
 def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str, str]:
-    """Return a message for each key of a JSON object that is missing or breaks its rule, by the key.
+    """Check the keys of a JSON object.
 
     Args:
-        rules: The rules, as the type of the object. The object may have more keys.
+        rules: Pydantic adapter of a type that has the keys and their rules. The object may have keys that the type does not have.
         content: The object.
+
+    Returns:
+        Maps each key that is missing or breaks its rule to a message. Empty if the object is valid.
     """
     try:
         rules.validate_python(content, strict=True)

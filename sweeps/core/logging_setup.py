@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# Log levels other than WARNING.
+# Levels of loggers. A logger that is not listed here has the level WARNING.
 LEVELS = {
     "sweeps": logging.INFO,
-    # Tune warns at the end that its own progress files are missing.
+    # When a sweep ends, Tune warns that Tune's own progress files are missing.
     "ray.tune.analysis.experiment_analysis": logging.ERROR,
 }
-# The loggers to redirect. Ray and its libraries add handlers of their own to them.
+# The loggers to redirect. Ray and its libraries add their own handlers to these loggers.
 LOGGERS = (*LEVELS, "ray", "ray.tune", "ray.train", "ray.data", "ray.serve", "mlflow", "optuna", "alembic", "sqlalchemy", "py.warnings")
 
 ENVIRONMENT = {
@@ -27,7 +27,7 @@ ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    # Tune's own experiment state is not used, because the study is the only record.
+    # Tune's own experiment state is not used, because a sweep is resumed from its study alone.
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "MLFLOW_CONFIGURE_LOGGING": "false",
@@ -38,7 +38,7 @@ ENVIRONMENT = {
 
 
 def set_environment() -> None:
-    """Set the environment variables that silence Ray, Tune and MLflow. Call this before they are imported.
+    """Set the environment variables that silence Ray, Tune and MLflow. Call this function before one of these libraries is imported.
 
     A variable that is already set keeps its value.
     """
@@ -54,7 +54,7 @@ class _Log(io.TextIOBase):
     """
 
     def __init__(self, path: Path):
-        self._file = io.FileIO(path, "ab")  # without a buffer, which would try to write dropped text again
+        self._file = io.FileIO(path, "ab")  # unbuffered, because a buffer would try to write dropped text again
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
@@ -73,7 +73,7 @@ class _Log(io.TextIOBase):
 def redirect_to_file(path: Path) -> Iterator[None]:
     """Redirect the loggers of the libraries, warnings and stdout to a file while the context is active.
 
-    stdout is redirected because Ray prints messages about dead workers there, where `--json` must print one object only.
+    Ray prints messages about dead workers to stdout. These messages must not be mixed with the one object that `--json` prints there.
 
     Args:
         path: The log file; text is appended.

@@ -1,6 +1,6 @@
-"""Table of the metrics that sweeps computes itself. Each has a name, tasks and a function.
+"""The metrics that sweeps computes itself. The table `METRICS` lists the name, the tasks and the function of each metric.
 
-Trainers use these metrics for the values that trials report, and the export uses them for test scores. The definitions follow
+Trainers use these metrics to compute the values that trials report. The export uses them to compute test scores. The definitions follow
 XGBoost, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from scikit-learn.
 A user's own metric is a function, named `module:function` in the space file.
 """
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 CLASSIFICATION = ("binary", "multiclass")
 NUMERIC = ("binary", "regression")  # with two classes, the label 0 or 1 is compared with the probability of class 1
-# XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips elsewhere.
+# XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips at another value.
 SMALLEST_PROBABILITY = 1e-16
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of labels and predictions.
+    """A metric that compares predictions with labels.
 
     Attributes:
-        tasks: The tasks that have this metric.
-        function: Computes the metric. Classification metrics take class codes (n,) and probabilities (n, k). Metrics of numbers take
-            two arrays of shape (n,).
+        tasks: The tasks for which the metric is defined.
+        function: Function that takes labels and predictions, and returns the metric. For a classification metric, the labels are class
+            codes of shape (n,), and the predictions are probabilities of shape (n, k). For other metrics, both are numbers of shape (n,).
     """
 
     tasks: tuple[str, ...]
@@ -37,7 +37,7 @@ class Metric:
 
 
 def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray) -> float | None:
-    """Compute a metric of predictions.
+    """Compute a metric of a model's predictions.
 
     Args:
         metric: A name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's `module:function`.
@@ -72,7 +72,7 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
 
 
 def is_function(metric: str) -> bool:
-    """Return whether a metric is a user's function, `module:function`."""
+    """Return whether the name of a metric is a reference `module:function` to a user's function."""
     try:
         references.parse(metric)
     except references.RefError:
@@ -102,7 +102,7 @@ def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
 
 
 def _probabilities(y_pred: np.ndarray) -> np.ndarray:
-    """Return probabilities of shape (n, k)."""
+    """Return probabilities of shape (n, k). Probabilities of class 1 alone become two columns, for the classes 0 and 1."""
     import numpy as np
 
     if y_pred.ndim == 2 and y_pred.shape[1] > 1:
@@ -118,7 +118,10 @@ def _log_loss(y: np.ndarray, p: np.ndarray) -> float:
 
 
 def _predicted_class(p: np.ndarray) -> np.ndarray:
-    """Return the most likely class. With two classes, the probability of class 1 must be above 0.5, as in XGBoost's `error`."""
+    """Return the most likely class of each row.
+
+    If there are two classes, class 1 is chosen if its probability is above 0.5, as in XGBoost's `error`.
+    """
     import numpy as np
 
     return (p[:, 1] > 0.5).astype(np.int64) if p.shape[1] == 2 else p.argmax(axis=1)
@@ -131,7 +134,8 @@ def _error(y: np.ndarray, p: np.ndarray) -> float:
 def _auc(y: np.ndarray, p: np.ndarray) -> float:
     """Return the area under the ROC curve.
 
-    With more than two classes, the result is the mean over the classes, each against the rest, weighted by frequency as in XGBoost.
+    With more than two classes, each class is compared with all other classes. The result is the mean of these areas, weighted by the
+    frequency of the class as in XGBoost. NaN if a probability is NaN, or if the labels lack a class.
     """
     import numpy as np
     from sklearn.metrics import roc_auc_score
@@ -145,7 +149,10 @@ def _auc(y: np.ndarray, p: np.ndarray) -> float:
 
 
 def _f1(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the F1 score of class 1. With more than two classes, return the mean over the classes that occur or were predicted."""
+    """Return the F1 score of class 1.
+
+    With more than two classes, return the mean of the F1 scores of all classes that occur in the labels or the predictions.
+    """
     from sklearn.metrics import f1_score
 
     return float(f1_score(y, _predicted_class(p), average="binary" if p.shape[1] == 2 else "macro", zero_division=0.0))

@@ -1,4 +1,4 @@
-"""Load pickles of earlier versions of sweeps, in which classes had other modules or names."""
+"""Load pickles that earlier versions of sweeps wrote. Some classes had other names then, or were in other modules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-# Module in the pickle -> module today. A class that is renamed as well needs a row in RENAMED_CLASSES.
+# Module in the pickle -> module today. A class that also has a new name needs a row in RENAMED_CLASSES.
 MOVED_MODULES = {
     "sweeps.data.fitted": "sweeps.data.preprocessing.fitted_chain",
     "sweeps.data.preprocess": "sweeps.data.preprocessing.fit",
@@ -45,7 +45,7 @@ class RenamedFields:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that replaces old names of modules and classes by the names of today."""
+    """Unpickler that replaces old names of modules and classes by their current names."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         module = MOVED_MODULES.get(module_name, module_name)

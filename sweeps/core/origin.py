@@ -1,6 +1,6 @@
-"""Read `origin.json` of a sweep's folder, which records the original place of the space file and the options of the sweep.
+"""Read the file `origin.json`, which records the original place of a sweep's space file and the options of the sweep.
 
-The folder may come from a stranger, so every key is checked. `sweeps ls` shows a sweep from this file without reading its study.
+The sweep's folder may come from a stranger, so every key is checked. `sweeps ls` reads this file to show a sweep without reading the study.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ def read_origin(folder: Path) -> dict[str, Any]:
 
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:
-    """Return the keys of `origin.json` that have a valid value. Raises no error, so that commands can list many sweeps."""
+    """Return the keys of `origin.json` whose values are valid, with their values. {} if the file cannot be read.
+
+    This function raises no error, so that commands can list many sweeps.
+    """
     origin = read_json_object(SweepFolder(folder).origin) or {}
     errors = find_errors(_RULES, origin)
     return {key: value for key, value in origin.items() if key not in errors}
 
 
 def origin_error(origin: dict[str, Any]) -> str | None:
-    """Return a message about the first key that is missing or breaks its rule; None if the file is valid."""
+    """Return a message about the first key of `origin.json` that is missing or breaks its rule; None if all keys are valid."""
     if errors := find_errors(_RULES, origin):
         return next(iter(errors.values()))
     return "`study` is missing" if origin.get("storage") and "study" not in origin else None

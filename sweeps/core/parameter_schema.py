@@ -32,13 +32,13 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def types_of(fragment: Fragment) -> tuple[str, ...]:
-    """Return the names of the types that a fragment allows; () for any type."""
+    """Return the names of the types that a fragment allows; () if it allows any type."""
     names = fragment.get("type", ())
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def rule_of(fragment: Fragment) -> str:
-    """Describe the allowed values, to follow "must be".
+    """Describe the values that a fragment allows, in words that can follow "must be".
 
     >>> rule_of({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
     'a number greater than 0 and at most 1'
@@ -57,7 +57,7 @@ def _or(words: list[str]) -> str:
 
 
 def allows(fragment: Fragment, value: object) -> bool:
-    """Return whether a fragment allows a plain value."""
+    """Return whether a fragment allows a value. None is always allowed."""
     if value is None:
         return True
     if "enum" in fragment:
@@ -85,7 +85,7 @@ def within(fragment: Fragment, value: float) -> bool:
 
 
 def fragment_problem(fragment: Any) -> str | None:
-    """Return what is wrong with a fragment itself, or None."""
+    """Return a message that says what is wrong with a fragment; None if the fragment is valid."""
     if not isinstance(fragment, dict):
         return 'must be a JSON Schema fragment such as {"type": "number", "minimum": 0}'
     if unknown := [key for key in fragment if key not in KEYS]:

@@ -1,10 +1,10 @@
-"""Processes of this machine, by their ids."""
+"""Look up processes of this machine by their ids."""
 
 from __future__ import annotations
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process with this id runs. A zombie does not."""
+    """Return whether a process with this id is running. A zombie process counts as ended."""
     import psutil
 
     try:
@@ -14,7 +14,7 @@ def is_alive(pid: int) -> bool:
 
 
 def start_time(pid: int) -> float | None:
-    """Return when a process started, in seconds since the epoch; None if there is no such process."""
+    """Return the time at which a process started, in seconds since the epoch; None if there is no such process."""
     import psutil
 
     try:

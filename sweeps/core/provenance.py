@@ -16,13 +16,17 @@ from sweeps.core.json_files import read_json
 from sweeps.core.sweep_folder import PROVENANCE
 
 PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
-# Diffs are cut at this many bytes, so that they show edits and do not carry data.
+# Diffs are cut at this many bytes. A diff is meant to show edits of code, and not to store large data files.
 MOST_DIFF = 2**20
 MOST_NAMES = 200
 
 
 def git(folder: Path) -> dict[str, str]:
-    """Return the `commit` of a folder, and in `dirty` whether there are uncommitted changes. Empty outside of a repository."""
+    """Return the git state of a folder; {} if the folder is not in a git repository.
+
+    Returns:
+        `commit` is the id of the current commit. `dirty` is "yes" if there are uncommitted changes or untracked files, else "no".
+    """
     commit = _ask(folder, "rev-parse", "HEAD")
     if not commit:
         return {}
@@ -39,7 +43,7 @@ def _ask(folder: Path, *args: str) -> str | None:
 
 
 def diff(folder: Path) -> str:
-    """Return the uncommitted changes of a folder and the names of its untracked files; empty without changes."""
+    """Return the uncommitted changes in a folder's repository, and the names of the folder's untracked files. "" if there are none."""
     changed = (_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
     cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
     unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[:MOST_NAMES]
@@ -57,7 +61,7 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
         now: The time in seconds since the epoch.
 
     Returns:
-        The text of each file that was written, by its name.
+        Maps the name of each file that was written to the file's text.
     """
     before = read_entries(sweep)
     made, files = git(base), {}
@@ -74,14 +78,14 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
 
 
 def last_git_state(sweep: Path) -> dict[str, str]:
-    """Return the result of `git` when the sweep was last started or resumed; empty if unknown."""
+    """Return the result that `git` had when the sweep was last started or resumed; {} if unknown."""
     found = read_entries(sweep)[-1:]
     git = found[0].get("git") if found else None
     return git if isinstance(git, dict) and all(isinstance(git.get(key), str) for key in ("commit", "dirty")) else {}
 
 
 def read_entries(sweep: Path) -> list[dict[str, Any]]:
-    """Return the entries of `provenance.json`, the oldest first; empty if the file cannot be read."""
+    """Return the entries of `provenance.json`, ordered from the oldest to the newest; [] if the file cannot be read."""
     found = read_json(sweep / PROVENANCE)
     return found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
 

@@ -20,7 +20,7 @@ from sweeps.core.suggestions import did_you_mean
 
 
 class RefError(Exception):
-    """A reference that cannot be resolved. The message says whether the module or the attribute is missing."""
+    """A text is not a reference, or its module or attribute does not exist. The message says which of these is the problem."""
 
 
 def parse(ref: str) -> tuple[str, str]:
@@ -37,10 +37,11 @@ def parse(ref: str) -> tuple[str, str]:
 
 
 def resolve(ref: str) -> Any:
-    """Import the module of a reference and return the attribute. This runs the module's code.
+    """Import the module of a reference, and return the attribute. The import runs the module's code.
 
     Raises:
-        RefError: The module does not exist, or it has no such attribute. The message lists the names that it defines.
+        RefError: The text is not a reference, the module does not exist, or the module has no such attribute. In the last case, the
+            message lists the classes and functions in the module.
     """
     module_name, attr = parse(ref)
     try:
@@ -66,7 +67,8 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
         roots: Folders to search before `sys.path`.
 
     Returns:
-        The source file. For a compiled module, its library; for a built-in module, the interpreter. None if the module does not exist.
+        The source file. For a compiled module, the file of its library. For a module that is built into Python, the file of the
+        interpreter. None if the module was not found.
     """
     if module in sys.builtin_module_names:
         return Path(sys.executable)
@@ -77,7 +79,7 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     for root in folders:
         if (found := _below(Path(root or "."), parts)) is not None:
             return found
-    try:  # only their own finders know editable installs and zipped packages
+    try:  # editable installs and zipped packages are found only by their own import finders
         spec = importlib.util.find_spec(parts[0])
     except (ImportError, ValueError):
         return None
@@ -100,7 +102,10 @@ def _below(root: Path, parts: list[str]) -> Path | None:
 
 
 def _absent(module: str, roots: Iterable[Path]) -> str:
-    """Return the message for a missing module: which folders were searched, and how to add a `src` folder that has the module."""
+    """Return the message about a missing module, with the folders that were searched.
+
+    If the module is in a folder `src` nearby, the message says how to search that folder too.
+    """
     folders = list(dict.fromkeys(root.absolute() for root in roots))
     searched = f" in {', '.join(map(_as_typed, folders))} or among the installed packages" if folders else ""
     text = f"no module `{module}`{searched}"
@@ -119,7 +124,10 @@ def _as_typed(folder: Path) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
-    """Return the names that a source file defines at its top level, and the values of its literals; None if unknown."""
+    """Return the names that a source file defines at its top level, and the values of the names that are assigned a literal.
+
+    Return None if only running the file would show all of its names.
+    """
     if path.suffix != ".py":
         return None
     try:
@@ -160,9 +168,9 @@ def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
-    """Return what is wrong with a reference; None if it is valid. Nothing is imported.
+    """Check a reference without importing anything. Return a message about a problem; None if no problem was found.
 
-    If a module defines names at run time, any name in it is accepted.
+    If a module may define names at run time, every attribute of the module is accepted.
 
     Args:
         ref: The reference.
@@ -185,7 +193,7 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
 
 
 def literal(module: str, name: str, roots: Iterable[Path] = ()) -> Any:
-    """Return the value of a constant of a module, read from its source; None if it is missing or not a literal.
+    """Read the value of a constant from a module's source. Return None if the constant is missing, or if its value is not a literal.
 
     Args:
         module: The dotted name of the module.

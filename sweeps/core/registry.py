@@ -69,7 +69,7 @@ def reference(kind: str, name: str) -> str:
         name: A registered name, or a `module:attr` of the user's own.
 
     Raises:
-        RefError: The name is not registered, or it is not a reference.
+        RefError: The name is neither a registered name nor a valid `module:attr`.
     """
     if ":" in name:
         references.parse(name)
@@ -82,20 +82,21 @@ def reference(kind: str, name: str) -> str:
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Import a plug-in. This runs code of its module.
+    """Import a plug-in and return it. The import runs the code of the plug-in's module.
 
     Args:
         kind: The kind of plug-in, such as `tracker`.
         name: A registered name, or a `module:attr` of the user's own.
 
     Raises:
-        RefError: The name is not registered, there is no such module, or the module has no such attribute. The message says which.
+        RefError: The name is neither a registered name nor a valid `module:attr`, or the module or its attribute does not exist. The
+            message names the cause.
     """
     return references.resolve(reference(kind, name))
 
 
 def problem(kind: str, name: str, roots: Iterable[Path] = ()) -> str | None:
-    """Return what is wrong with a name; None if no problem was found. Nothing is imported.
+    """Check the name of a plug-in without importing anything. Return a message about a problem; None if no problem was found.
 
     Args:
         kind: The kind of plug-in, such as `tracker`.

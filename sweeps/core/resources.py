@@ -8,7 +8,8 @@ from typing import Any
 
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6
-# Bounds on the additional CPUs that idle workers may hold: their number, and the memory in bytes for each CPU.
+# Limits of the additional CPUs that idle workers may hold: the largest number of such CPUs, and the bytes of memory that the machine must
+# have for each CPU, additional or its own.
 MOST_PARKED = 8
 MEMORY_A_PARKED_CPU = 2 * 2**30
 
@@ -40,10 +41,10 @@ class Shape:
 def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     """Return the shape that a sampled `scaling` section describes.
 
-    As in Ray Train, a worker gets 1 CPU, and 1 GPU with `use_gpu: true`, unless `resources_per_worker` says otherwise.
+    As in Ray Train, a worker gets 1 CPU, and 1 GPU with `use_gpu: true`, unless `resources_per_worker` sets other amounts.
 
     Args:
-        scaling: The section without dimensions.
+        scaling: The section, with each dimension replaced by its sampled value.
         backend: Backend of the trainer.
     """
     per_worker = {str(k): float(v) for k, v in (scaling.get("resources_per_worker") or {}).items()}
@@ -62,7 +63,7 @@ def costs(seconds: float, workers: int, per_worker: Mapping[str, float]) -> dict
     """Return the costs of a trial, by the names in `COSTS`.
 
     Args:
-        seconds: Wall time of the trial.
+        seconds: Wall time of the trial, in seconds.
         workers: Number of workers.
         per_worker: Amount of each resource of one worker, by name.
 
@@ -79,7 +80,7 @@ def fits(need: Mapping[str, float], have: Mapping[str, float]) -> bool:
 
 
 def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Subtract all resources in `taken` from `have`."""
+    """Return the resources that remain of `have` after all resources in `taken` are subtracted."""
     left = dict(have)
     for need in taken:
         for name, amount in need.items():
@@ -88,7 +89,7 @@ def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> di
 
 
 def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
-    """Return how many gangs of one shape fit on the cluster at once; 0 if none does.
+    """Return how many gangs of one shape fit on the cluster at once. 0 if not even one fits; 1,000,000 if the shape needs no resources.
 
     Args:
         shape: The shape.
@@ -104,12 +105,14 @@ def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
 
 
 def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
-    """Return the value of `max_concurrent_trials: auto`: the number of trials of the smallest shape that fit at once.
+    """Return the number of concurrent trials that `max_concurrent_trials: auto` means.
+
+    This is the number of trials that fit on the cluster at once if all have the smallest shape. The result is at least 1.
 
     Args:
         shapes: The shapes of the space.
         cluster: All resources of the cluster.
-        max_trials: Upper bound of the result.
+        max_trials: Largest possible result.
     """
     return max(1, min(max_trials, max(at_once(shape, cluster) for shape in shapes)))
 

@@ -23,7 +23,7 @@ ENDED = ("completed", "pruned", "failed")
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value for JSON, with None in place of NaN and infinity."""
+    """Convert a value for JSON. NaN and infinity become None, also inside dicts and lists."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -32,7 +32,9 @@ def to_json_value(value: Any) -> Any:
 
 
 def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Update the paths in a saved result, because its folder may have moved, and its bundle or checkpoint may be deleted.
+    """Update the paths in a saved result, because the sweep's folder may have moved since then.
+
+    The path of a bundle or a checkpoint that no longer exists becomes None.
 
     Args:
         shown: The object in `result.json`.
@@ -51,18 +53,20 @@ class SweepResult:
         dir: Folder of the sweep.
         trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` if there are any.
         best: The best trial: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`, and `data` if the space samples it. None if
-            no trial has a value.
-        front: With several objectives, the trials of the Pareto front in place of `best`. Each is like `best`, with `values` by metric.
-        bundle: Folder of the winner's bundle; None without a winner, or if the trainer has no `load`.
-        checkpoint: Folder of the winner's checkpoint, if the trainer has no `load`.
-        mlflow: `tracking_uri`, `experiment` and `parent_run`; empty if MLflow did not record the sweep. If the server did not get
-            everything: also `missed` (True) and `ended`, the time at which the search ended, in seconds since the epoch.
+            no trial has a value, or if there are several objectives.
+        front: The trials of the Pareto front, if there are several objectives. Each trial has the keys of `best`, and also `values`, which
+            has the value of each metric.
+        bundle: Folder of the winner's bundle. None if there is no winner, or if the trainer has no `load`.
+        checkpoint: Folder of the winner's checkpoint, if the trainer has no `load`; None otherwise.
+        mlflow: `tracking_uri`, `experiment` and `parent_run`; empty if MLflow did not record the sweep. If the server did not receive
+            all data, there are two more keys: `missed` is True, and `ended` is the time at which the search ended, in seconds since
+            the epoch.
         fits: Number of distinct preprocessing chains that were fitted.
-        seconds: Wall time.
-        reason: Why the sweep ended before its last trial; None if it did not.
+        seconds: Wall time of the sweep, in seconds.
+        reason: Reason why the sweep ended before its last trial; None if the sweep did not end early.
         notes: Further messages for the user, one line each.
-        freed: The checkpoints that this run of the sweep has deleted: the number of `checkpoints`, of `trials` and of `bytes`, and the
-            bytes that are `left`. None if the number of checkpoints is not limited.
+        freed: The deletions of this run of the sweep: the number of deleted `checkpoints`, the number of `trials` that had these
+            checkpoints, the deleted `bytes`, and the bytes of the checkpoints that are `left`. None if checkpoints are not limited.
     """
 
     sweep: str
@@ -96,7 +100,7 @@ class SweepResult:
 
     @classmethod
     def from_json(cls, shown: dict[str, Any]) -> SweepResult:
-        """Return the result that `to_json` has written."""
+        """Return the result from an object that `to_json` returned."""
         paths = {key: Path(shown[key]) if shown.get(key) else None for key in ("bundle", "checkpoint")}
         values = {field.name: shown[field.name] for field in dataclasses.fields(cls) if field.name in shown}
         return cls(**{**values, **paths, "dir": Path(shown["dir"]), "notes": tuple(shown.get("notes", ()))})
@@ -107,23 +111,25 @@ class SweepResult:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """Read `result.json` of a sweep's folder; None if it is missing or invalid."""
+    """Read `result.json` of a sweep's folder. Return None if the file is missing or invalid."""
     shown = read_json_object(SweepFolder(folder).result)
     return shown if shown is not None and result_error(shown) is None else None
 
 
 def refuse_invalid_result(folder: Path) -> None:
-    """Refuse a sweep's folder whose `result.json` is invalid. A file that is not JSON, as after a crash, counts as missing.
+    """Raise an error if the `result.json` of a sweep's folder is invalid.
+
+    A file that is not JSON is treated as missing, because a crash can leave such a file.
 
     Raises:
-        InputError: The file is JSON, but not a result.
+        InputError: The file is JSON but not a valid result, is not a regular file, or cannot be read.
     """
     if (error := result_file_error(folder / RESULT)) is not None:
         raise InputError(Problem(str(folder / RESULT), f"{error}; `{repair_command(folder)}` moves the file out of the way"))
 
 
 def result_file_error(file: Path) -> str | None:
-    """Return what is wrong with a `result.json`; None if it is valid, missing or not JSON."""
+    """Return a message that says what is wrong with a `result.json`; None if the file is valid, missing or not JSON."""
     if not file.is_file():
         return "is not a regular file" if os.path.lexists(file) else None
     try:
@@ -140,14 +146,14 @@ def result_file_error(file: Path) -> str | None:
 
 
 def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]) -> str | None:
-    """Return how the study contradicts the sweep's result, because trials are missing in the study; None if there is no contradiction.
+    """Check that the study has every ended trial that the sweep's result mentions. Return a message if a trial is missing, else None.
 
-    Only damage causes this. A result is written after all its trials are in the study. Nothing is ever removed from a study, and a
-    resumed sweep deletes its result. A study with more trials than the result belongs to a sweep that is just being resumed.
+    Only a damaged study lacks such a trial, because a result is written after all its trials are in the study, and no trial is ever
+    removed from a study. A resumed sweep deletes its result. If a study has more trials than the result, the sweep is being resumed.
 
     Args:
         ended: Ids of the complete, pruned and failed trials of the study.
-        given: Ids of the initial points with given values, which results do not count.
+        given: Ids of the initial points whose value was given in the space file. Results do not count these trials.
         shown: A valid result (see `result_error`).
     """
     expected = sum(shown["trials"].get(word, 0) for word in ENDED)
@@ -158,7 +164,7 @@ def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping
 
 
 def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the best trial of a result, or the trials of its Pareto front."""
+    """Return the best trial of a result, or the trials of its Pareto front. [] if no trial has a value."""
     return [shown["best"]] if shown["best"] else list(shown.get("front", ()))
 
 

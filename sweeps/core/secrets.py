@@ -1,4 +1,4 @@
-"""Remove passwords and keys from URIs, so that they are neither printed nor stored. Uses the standard library only."""
+"""Remove passwords and keys from URIs, so that these secrets are neither printed nor stored. Uses the standard library only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import unquote, unquote_plus
 
 # `://USER:PASSWORD@` inside a text. A password may have unencoded slashes. A port before a path is not a password.
 _PASSWORD = re.compile(r"(://[^\s/:@'\"\[]*):(?:[^\s/@'\"]*(?:/[^\s/@'\"]*)?|(?!\d*[/?#])[^\s@'\"]*)@")
-# The same right after `://`, for a password with unencoded `/`, `?` or `#`.
+# `USER:PASSWORD@` at the start of the text after `://`, if the password has an unencoded `/`, `?` or `#`.
 _UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S)
 # `?NAME=VALUE` or `&NAME=VALUE` inside a text.
 _QUERY = re.compile(r"([?&]([^\s=&?'\"`]+)=)([^\s&'\"`#]+)")
 _SECRET_NAME = re.compile(
-    r"(?!sslkey\Z)"  # libpq's path of a file
+    r"(?!sslkey\Z)"  # in libpq, this is the path of a file, not a secret
     r"(?:.*(?:token|secret|passw|pwd|signature|credential|authorization).*"
     r"|.*(?:key|sig|auth)(?:[-_]?id)?|pass|options|odbc_connect)",
     re.I | re.S,
@@ -71,7 +71,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _parts(uri: str) -> tuple[str, str, str]:
-    """Return a URI without its password and query, the password as written, and the query."""
+    """Split a URI into three texts: the URI without password and query, the password as written, and the query."""
     scheme, separator, rest = uri.partition("://")
     if (unquoted := _UNQUOTED.match(rest)) is not None:
         name, password, rest = unquoted.groups()

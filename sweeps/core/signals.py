@@ -1,4 +1,4 @@
-"""Handle signals: the first asks the sweep to stop, and a second Ctrl-C or SIGTERM ends the process at once."""
+"""Handle signals. The first signal asks the sweep to stop. A second Ctrl-C or SIGTERM ends the process at once."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from types import FrameType
 import psutil
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Repeated signals within this time count as one. `timeout` sends SIGTERM twice, and a closing terminal sends several SIGHUP.
+# A SIGTERM within this time after the first signal is ignored, because `timeout` sends SIGTERM twice.
 REPEAT_SECONDS = 1.0
 
 
 class Interrupt:
-    """Signal handler that asks the sweep to stop. A SIGHUP that is ignored, as under `nohup`, stays ignored.
+    """Signal handler that asks the sweep to stop. If the process already ignores SIGHUP, as under `nohup`, SIGHUP stays ignored.
 
     Args:
         last: Message to print before a second signal ends the process.
 
     Attributes:
-        asked: True after a SIGINT, SIGTERM or SIGHUP has arrived while `listening`.
+        asked: True after a SIGINT, SIGTERM or SIGHUP has arrived while the handlers were installed.
     """
 
     def __init__(self, last: str = "") -> None:
@@ -33,7 +33,7 @@ class Interrupt:
         self._asked_at = 0.0  # time.monotonic()
 
     def again(self) -> None:
-        """Install the handlers again, after `ray.init` has replaced them by its own."""
+        """Install the handlers again. Call this method after `ray.init`, which replaces the handlers by those of Ray."""
         if threading.current_thread() is threading.main_thread():
             for number in handled_signals():
                 signal.signal(number, self._handle)
@@ -43,12 +43,15 @@ class Interrupt:
         return handling(handled_signals(), self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """Record the first signal. End the process and its children at the second signal."""
+        """Record the first signal. End the process and its children at the second signal.
+
+        A second SIGHUP is ignored, because a closing terminal sends several. For SIGTERM, see `REPEAT_SECONDS`.
+        """
         if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)):
             return
         if self.asked:
-            # The process may end here, because a resume repairs a half-written study. Most of Ray's processes end with it, the
-            # others a little later.
+            # It is safe to end the process here, because a resume repairs a half-written study. Most of Ray's processes are children of
+            # this process and are killed here. The other Ray processes end a little later.
             os.write(2, self.last.encode())
             with contextlib.suppress(psutil.Error):
                 for process in psutil.Process().children(recursive=True):
@@ -59,13 +62,16 @@ class Interrupt:
 
 
 def handled_signals() -> list[signal.Signals]:
-    """Return the signals that stop a sweep. SIGHUP is one of them unless it is ignored."""
+    """Return the signals that stop a sweep. SIGHUP is one of these signals, unless the process ignores it."""
     return [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
 
 
 @contextlib.contextmanager
 def handling(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Install a handler for signals while the context is active. Does nothing outside of the main thread, which alone gets signals."""
+    """Install a handler for signals while the context is active.
+
+    Outside of the main thread, no handler is installed, because Python allows signal handlers only in the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 def closest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the valid name that is most similar to an unknown one; None if no name is similar enough.
+    """Return the valid name that is most similar to an unknown name; None if no valid name is similar enough.
 
     Args:
         name: The unknown name.
         valid: All valid names.
-        cutoff: The least similarity, between 0 and 1 (`difflib.get_close_matches`).
+        cutoff: Smallest similarity that is enough, from 0 to 1 (see `difflib.get_close_matches`).
 
     >>> closest("loguniforn", ["uniform", "loguniform"])
     'loguniform'
@@ -21,7 +21,7 @@ def closest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """Return the end of an error message about an unknown name: the closest valid name, or all valid names.
+    """Return the end of an error message about an unknown name: the most similar valid name, or all valid names if none is similar.
 
     >>> did_you_mean("loguniforn", ["uniform", "loguniform"])
     'did you mean `loguniform`?'

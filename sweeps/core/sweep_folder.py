@@ -2,10 +2,10 @@
 
 NAME-DATE-TIME/
 ├── space.yaml            the space file, as it was when the sweep started
-├── origin.json           where the space file was, and with which options the sweep started (see `core/origin.py`)
+├── origin.json           the original place of the space file, and the options of the sweep (see `core/origin.py`)
 ├── provenance.json       git commit, package versions and seed, one entry for each start or resume; code.diff beside it
 ├── study.journal         the study, unless it is in a database
-├── lock                  locked while a process drives the sweep
+├── lock                  a file that is locked while a process drives the sweep
 ├── ray.json              the processes of the sweep's Ray, while the sweep runs
 ├── stages.json           the trials that wait for workers or have become silent, while the sweep runs
 ├── prepared/             the data after the fitted preprocessors
@@ -14,9 +14,10 @@ NAME-DATE-TIME/
 │   ├── files/            other files of the loop, such as profiler traces
 │   ├── logs/rank-0.log   the output of each rank
 │   └── mlflow.json       the trial's run in MLflow
-├── events.jsonl         the events of the sweep, with the tracker `jsonl`; tensorboard/, with the tracker `tensorboard`
+├── events.jsonl          the events of the sweep, if the tracker `jsonl` is used
+├── tensorboard/          the event files of TensorBoard, if the tracker `tensorboard` is used
 ├── exports/0007/         the default output of `sweeps export`
-├── bundle/               the winner's bundle; or checkpoint/, if the trainer has no `load`
+├── bundle/               the winner's bundle; if the trainer has no `load`, checkpoint/ with the winner's checkpoint instead
 ├── report.md, report.html
 └── result.json           the result, as `--json` prints it
 """
@@ -44,14 +45,14 @@ MANIFEST = "manifest.json"
 MLFLOW_RUN = "mlflow.json"
 FILES = "files"
 CHECKPOINTS = "checkpoint_*"  # a glob pattern
-# Folders that Ray Tune and Ray Train write for restores of their own.
+# Folders into which Ray Tune and Ray Train write data for their own restores. Sweeps does not use these folders.
 SCRATCH = ("tune", "gangs")
 # The end of a sweep folder's name, after the sweep's name, as a regular expression.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
 
 class SweepFolder:
-    """The paths in a sweep's folder. The class reads and creates nothing.
+    """The paths in a sweep's folder. The class computes paths, but neither reads nor creates files.
 
     Args:
         path: The folder.
@@ -59,19 +60,19 @@ class SweepFolder:
     Attributes:
         path: The folder.
         space: The space file, as it was when the sweep started.
-        origin: The file that records where the space file was, and with which options the sweep started.
-        journal: The study, unless it is in a database.
+        origin: The file that records the original place of the space file and the options of the sweep.
+        journal: The file of the study, unless the study is in a database.
         lock: The file that is locked while a process drives the sweep.
         ray: The file that lists the processes of the sweep's Ray.
         stages: The file that lists the trials that wait for workers or have become silent.
         result: The sweep's result, as `--json` prints it.
-        bundle: The winner's bundle.
-        checkpoint: The winner's checkpoint, if its trainer has no `load`.
-        prepared: The data after the fitted preprocessors.
+        bundle: Folder of the winner's bundle.
+        checkpoint: Folder of the winner's checkpoint, if the trainer has no `load`.
+        prepared: Folder of the data after the fitted preprocessors.
         exports: The folder into which `sweeps export` writes by default.
         events: The file that the tracker `jsonl` writes.
         tensorboard: The folder that the tracker `tensorboard` writes, with a folder for each trial.
-        trials: The folders of the trials.
+        trials: The folder that contains one folder for each trial.
     """
 
     def __init__(self, path: Path):
@@ -105,12 +106,12 @@ class SweepFolder:
 
 
 def create_sweep_folder(root: Path, name: str, started: float) -> Path:
-    """Make the folder of a new sweep, ROOT/NAME-DATE-TIME. If that exists, append a number.
+    """Make the folder of a new sweep, ROOT/NAME-DATE-TIME. If this folder exists already, a number is appended to the name.
 
     Args:
         root: The folder of all sweeps; it is made if it does not exist.
         name: The sweep's name.
-        started: When the sweep started, in seconds since the epoch.
+        started: Time at which the sweep started, in seconds since the epoch.
 
     Raises:
         InputError: The folder cannot be made.
@@ -129,7 +130,9 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse a sweep's folder with links to other places. Call this before a command deletes or writes anything in the folder.
+    """Raise an error if files or folders of a sweep are symbolic links, which may lead out of the sweep's folder.
+
+    Call this function before a command deletes or writes anything in the folder.
 
     Raises:
         InputError: The folder of a trial, a checkpoint, or another file or folder of the sweep is a link.
@@ -145,7 +148,9 @@ def refuse_links(folder: Path) -> None:
 
 
 def refuse_special_files(folder: Path) -> None:
-    """Refuse a folder that holds anything but files and folders. Reading a pipe would block, and a link leads elsewhere.
+    """Raise an error if a folder holds anything but regular files and folders.
+
+    Reading a pipe would block, and a symbolic link may lead out of the folder.
 
     Raises:
         InputError: The folder holds a link, a pipe, a socket or a device.

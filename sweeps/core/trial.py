@@ -1,7 +1,7 @@
-"""The types that describe a trial, and `current()`, which gives a training loop information about its trial.
+"""The types that describe a trial, and the function `current()`, which a training loop calls to get information about its trial.
 
-This module is public as `sweeps.trial`. A loop does not need it, because it is an ordinary Ray Train loop. A loop calls `current()` to
-learn the label, the task or the seed. With `Current.cached`, a loop reuses an object that an earlier trial of the same worker has built.
+This module is public as `sweeps.trial`. An ordinary Ray Train loop works without this module. A loop calls `current()` to get the label,
+the task or the seed. With `Current.cached`, a loop reuses an object that an earlier trial on the same worker has built.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
-# The value of `limits.retry_on` for lost worker processes.
+# The entry of `limits.retry_on` that stands for lost worker processes.
 LOST = "lost"
 
 
@@ -36,7 +36,7 @@ def format_trial_id(number: int) -> str:
 
 
 def complete_trial_id(typed: str) -> str:
-    """Return the id of the trial that a user typed, with or without leading zeros.
+    """Add the missing leading zeros to a trial's id that a user typed.
 
     >>> complete_trial_id("7")
     '0007'
@@ -57,7 +57,7 @@ class Action(enum.Enum):
 
 
 class State(enum.Enum):
-    """State of a trial. In a sweep that no process runs, RUNNING means that the trial was interrupted and can be resumed."""
+    """State of a trial. If no process is running the sweep, a RUNNING trial was interrupted and can be resumed."""
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
@@ -71,7 +71,7 @@ class Report:
 
     Attributes:
         step: Number of the report. The first is 1; retries and resumes continue the count.
-        metrics: The reported numbers. Other values are dropped.
+        metrics: The reported numbers, by metric. Reported values that are not numbers are dropped.
         time: Time of the report, in seconds since the epoch.
     """
 
@@ -86,8 +86,8 @@ class Checkpoint:
 
     Attributes:
         path: The folder, as a path or URI that every worker can read.
-        step: The last report before the checkpoint. A loop that continues from it reports step + 1 next.
-        best_step: The step whose model the checkpoint holds. This is `step`, unless the loop named another one with `note_checkpoint`.
+        step: Step of the report that has this checkpoint. A loop that continues from the checkpoint reports `step` + 1 next.
+        best_step: The step whose model the checkpoint holds. This is `step`, unless the loop passed another step to `note_checkpoint`.
     """
 
     path: str
@@ -108,8 +108,8 @@ class Trial:
         seed: The seed that is set in every worker before the loop starts.
         labels: Name and short value of each active dimension, to show to people and to log to MLflow.
         data: The sampled values of the data section (see `sweeps.space.Space.variant`); {} for none.
-        origin: Number of the first trial of this configuration, if this trial repeats it with another seed; else None.
-        lineage: Under PBT, the trials whose checkpoints this one has copied, such as `0003 at 8, 0001 at 12`; "" for none.
+        origin: Number of the first trial of this configuration, if this trial repeats the configuration with another seed; else None.
+        lineage: Under PBT, the trials whose checkpoints this trial has copied, such as `0003 at 8, 0001 at 12`; "" for none.
     """
 
     number: int
@@ -125,7 +125,7 @@ class Trial:
 
     @property
     def chain(self) -> str:
-        """Short text for the preprocessor: its label or the names of its steps, with the values that were sampled inside it."""
+        """Short text for the preprocessor: its label or the names of its steps. Values sampled in its steps follow in parentheses."""
         label = self.labels.get("preprocessor") or "+".join(step.name for step in self.preprocessor) or "none"
         inside = {name.rsplit(".", 1)[-1]: value for name, value in self.labels.items() if name.startswith("preprocessor.")}
         return label + (f" ({', '.join(f'{k}={v}' for k, v in inside.items())})" if inside else "")
@@ -137,13 +137,13 @@ class Result:
 
     Attributes:
         state: COMPLETE, PRUNED or FAIL; RUNNING if the trial was interrupted and can be resumed.
-        value: Best reported value of the first objective; None if there is none.
-        best_step: The step with this value.
+        value: Best reported value of the first objective; None if no value was reported.
+        best_step: The step to which `value` belongs; None if there is no such step.
         steps: Number of reports.
-        checkpoint: The checkpoint with the model of the best step; None if the loop reported none.
-        error: The traceback of a failed trial.
-        seconds: Wall time on a gang, over all attempts.
-        values: Values of all objectives, in their order; None for an unknown one.
+        checkpoint: The checkpoint with the model of the best step; None if there is no such checkpoint.
+        error: The traceback of a failed trial; None for other trials.
+        seconds: Wall time in seconds that the trial spent on gangs, over all attempts.
+        values: Value of each objective, in the order of the objectives; None for an unknown value.
         metrics: The trial's costs, and the metrics of objectives and constraints at `best_step`.
         feasible: True if the trial satisfies every constraint.
         given: True if the trial was not run, because the space file gives its values.
@@ -166,7 +166,7 @@ class Result:
 
 @dataclass
 class Current:
-    """Information about the trial that a training loop runs in; see `current`.
+    """Information about a trial, for the training loop of this trial; see `current`.
 
     Attributes:
         trial: The trial's id.
@@ -174,16 +174,17 @@ class Current:
         label: Name of the label column in the shards; None if the space names none.
         task: "binary", "multiclass" or "regression"; None without a label.
         classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column; None for a regression.
-        metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, the
-            metric of a constraint, or None.
+        metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, this is
+            the first metric of a constraint that is not a cost. None if there is no such metric.
         goal: "minimize" or "maximize".
-        max_t: The step at which the scheduler ends the trial; None if it does not.
+        max_t: The step at which the scheduler ends the trial; None if the scheduler has no such step.
         threads: Number of CPUs of this worker, at least 1.
         check: Up to 32 prepared rows of `valid`, without the label; None if the space names no data. The loop passes the model's
-            predictions for them to `note_checkpoint`. A bundle is written only if it predicts the same for the raw rows.
+            predictions for these rows to `note_checkpoint`. A bundle is written only if it makes the same predictions from the raw rows.
         asked: The metrics of all objectives and constraints, without costs.
-        milestones: Steps whose report must carry a checkpoint. Only PBT has them.
-        keep_last: True if the model of the last step counts, because a trial is trained again on all rows, without `valid`.
+        milestones: Steps whose report must carry a checkpoint. Empty except under PBT.
+        keep_last: True if the loop must keep the model of the last step, not of the best step. This is so if a trial is trained again on
+            all rows, because there are then no `valid` rows.
         final: The metrics that `report_final` has recorded.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
@@ -236,14 +237,14 @@ class Current:
         return a < b if self.goal == "minimize" else a > b
 
     def cached(self, name: str, build: Callable[[], Any]) -> Any:
-        """Return an object that an earlier trial of this worker built from the same prepared data, or build it.
+        """Return an object that an earlier trial on this worker built from the same prepared data. If there is none, build the object.
 
-        Use it for objects that are expensive to make from a shard, such as a `DMatrix` or a tensor. Call it on every rank in the same
-        way, because all ranks keep and drop the same objects.
+        Use this method for objects that are expensive to make from a shard, such as a `DMatrix` or a tensor. Call the method in the same
+        way on every rank, because all ranks keep and drop the same objects.
 
         Args:
-            name: Name of the object.
-            build: Returns a new object.
+            name: Name of the object. Later trials find the object by this name.
+            build: Function that takes no arguments and returns a new object.
         """
         if name not in self._kept:
             self._kept[name] = build()
@@ -252,7 +253,7 @@ class Current:
     def checkpoint_due(self, step: int, last: bool = False) -> bool:
         """Return whether the next report should carry a checkpoint.
 
-        It should at the last step, at milestones, and when the last checkpoint is older than `checkpoint_interval` seconds.
+        True at the last step, at milestones, and if this method last returned True at least `checkpoint_interval` seconds ago.
 
         Args:
             step: The step that is reported next; the first is 1.
@@ -267,20 +268,21 @@ class Current:
     def report_final(self, metrics: Mapping[str, float]) -> None:
         """Record metrics of the finished model, which belong to no step.
 
-        Call it before the last report. If the trial completes, the values of rank 0 are stored, and logged to MLflow as `final/NAME`.
+        Call this method before the last report. If the trial completes, the values of rank 0 are stored, and logged to MLflow as
+        `final/NAME`.
 
         Args:
-            metrics: Value of each metric. A later call adds to an earlier one.
+            metrics: Value of each metric. A later call adds its metrics to those of earlier calls, and replaces values of the same name.
         """
         self.final.update({str(name): float(value) for name, value in metrics.items()})
 
     def note_checkpoint(self, folder: str | Path, best_step: int, predictions: np.ndarray | None = None) -> None:
-        """Describe a checkpoint in its folder, before it is reported.
+        """Write notes about a checkpoint into the checkpoint's folder. Call this method before the checkpoint is reported.
 
         Args:
             folder: The checkpoint's folder.
-            best_step: The step whose model the trainer's `load` returns, if it is not the reported step.
-            predictions: The predictions of the model in memory for `check`, of shape (n,) or (n, k).
+            best_step: The step whose model the trainer's `load` returns from this checkpoint. It may be earlier than the reported step.
+            predictions: Predictions for the rows of `check` by the model in memory, of shape (n,) or (n, k). None to save no predictions.
         """
         Path(folder, CHECKPOINT_NOTE).write_text(json.dumps({"best_step": best_step}))
         if predictions is not None:
@@ -304,6 +306,6 @@ def current() -> Current:
 
 
 def set_current(value: Current | None) -> None:
-    """Set what `current()` returns in this process. Workers and tests of trainers use it."""
+    """Set the object that `current()` returns in this process. Workers and tests of trainers call this function."""
     global _current
     _current = value

@@ -1,7 +1,8 @@
-"""Sign and check files that run code when they are loaded, with a message authentication code (MAC).
+"""Sign files that run code when they are loaded, and check the signatures. A signature is a message authentication code (MAC).
 
 The key is in the user's configuration folder, `$XDG_CONFIG_HOME/sweeps/key` (default: `~/.config/sweeps/key`). Only this user can read
-it. It is made when the first file is signed. `SWEEPS_KEY_FILE` names another key file, for a team or for nodes with different homes.
+the key, which is made when the first file is signed. `SWEEPS_KEY_FILE` names another key file, for a team or for machines with different
+home folders.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class UnreadableFile(InputError):
 
 
 class UntrustedFile(UnreadableFile):
-    """A file would run code when it is loaded, and it has no MAC of this user's key."""
+    """A file would run code when it is loaded, and the file has no MAC that was made with this user's key."""
 
 
 def key_file() -> Path:
@@ -40,13 +41,13 @@ def key(make: bool = False) -> bytes | None:
     """Return this user's key.
 
     Args:
-        make: Make a key if there is none. A file that `SWEEPS_KEY_FILE` names is never made.
+        make: True to make a key if there is none. A key file that `SWEEPS_KEY_FILE` names is never made.
 
     Returns:
-        The key; None if there is none.
+        The key. None if there is no key and `make` is False.
 
     Raises:
-        InputError: The file cannot be read or written, or the key is too short.
+        InputError: The key file cannot be read or written, the key is too short, or the file that `SWEEPS_KEY_FILE` names does not exist.
     """
     file = key_file()
     place = KEY_FILE if os.environ.get(KEY_FILE) else str(file)
@@ -65,7 +66,7 @@ def key(make: bool = False) -> bytes | None:
 
 
 def _make_key(file: Path) -> bytes:
-    """Make a key that only this user can read. If two processes make one at the same time, both get the same key."""
+    """Make a key that only this user can read. If two processes do so at the same time, both get the same key."""
     new_key = secrets.token_hex(KEY_BYTES).encode()
     part = file.with_name(f".key-{os.getpid()}")
     try:
@@ -96,7 +97,7 @@ def mac(data: bytes, name: str, secret: bytes) -> str:
 
 
 def sign(file: Path) -> None:
-    """Write the MAC of a file beside it.
+    """Write the MAC of a file to a file beside it, with the suffix `.mac`.
 
     Raises:
         InputError: There is no key, and none can be made.
@@ -107,11 +108,11 @@ def sign(file: Path) -> None:
 
 
 def read(file: Path, trust: bool = False) -> bytes:
-    """Read a file that runs code when it is loaded.
+    """Read a file that runs code when it is loaded. The file's MAC is checked first, unless `trust` is True.
 
     Args:
-        file: The file; its MAC is beside it.
-        trust: Read the file without checking its MAC.
+        file: The file. Its MAC is in the file that `sign` writes beside it.
+        trust: True to read the file without checking its MAC.
 
     Raises:
         UntrustedFile: The file has no MAC, or its MAC does not match the file and this user's key.
