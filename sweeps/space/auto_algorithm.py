@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AUTO = "auto"
-# The samplers with options that `auto` may choose. If both have an option of the same name, the last sampler validates it.
+# The samplers that `auto` may choose and that have options. If both have an option of the same name, the last sampler validates the option.
 AUTO_CANDIDATES = ("gp", "tpe")
-# The largest number of trials for which `auto` chooses `gp`. Up to here, `gp` finds better values than `tpe` in the same number of trials.
+# Largest number of trials for which `auto` chooses `gp`. Up to this number, `gp` finds better values than `tpe` in equally many trials.
 # The cost of a suggestion of `gp` grows with the number of known values.
 GP_TRIALS = 500
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The algorithm that searches a space.
+    """The search algorithm of a sweep, with the reason for the choice.
 
     Attributes:
         algorithm: Name of the algorithm.
@@ -31,7 +31,7 @@ def choose(
     """Choose the algorithm for `auto`.
 
     Args:
-        sampled: Number of sampled dimensions, which are all dimensions but grids.
+        sampled: Number of sampled dimensions. All dimensions except grids are sampled.
         conditional: Number of dimensions that only some trials have: dimensions with a `when`, and dimensions inside an option.
         objectives: Number of objectives.
         max_trials: `limits.max_trials`.

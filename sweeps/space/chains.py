@@ -19,7 +19,10 @@ class ChainParser(DimensionParser):
     """Parser of `space.preprocessor`."""
 
     def chain(self, node: Node, path: str) -> Template:
-        """Parse a chain: a name, a mapping with one key, a list of these, or a dimension of chains."""
+        """Parse a chain: a name, a mapping with one key, a list of names and mappings, or a dimension whose options are chains.
+
+        Null, `none` and an empty list are a chain without steps.
+        """
         if node.value is None or node.value == NONE or node.value == []:
             return Chain()
         if not node.is_list:
@@ -33,7 +36,7 @@ class ChainParser(DimensionParser):
         return Chain(tuple(items)) if good else INVALID
 
     def _steps(self, node: Node, path: str) -> Template:
-        """Parse one entry of a chain, and return it as a chain."""
+        """Parse one entry of a chain: a step, or a dimension whose options are chains. Return a chain that has only this entry."""
         if isinstance(node.value, str):
             return self._step(node.mark, node.value, Node(None, node.mark), path, path)
         if not node.is_map or not node.value:
@@ -52,7 +55,15 @@ class ChainParser(DimensionParser):
         return self._step(node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}")
 
     def _step(self, mark: Mark, name: Any, args: Node, path: str, where: str) -> Template:
-        """Parse a step, given its name. `where` is the path of its parameters."""
+        """Parse a step, and return a chain that has only this step.
+
+        Args:
+            mark: Place of the step's name.
+            name: The step's name.
+            args: The step's parameters.
+            path: Dotted key of the step.
+            where: Dotted key of the step's parameters.
+        """
         before = len(self.problems)
         if not isinstance(name, str):
             self.problems.add(mark, path, f"a step's name must be text, got {name}")
@@ -67,7 +78,10 @@ class ChainParser(DimensionParser):
         return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
 
     def _arguments(self, mark: Mark, name: str, args: Node, where: str) -> Template:
-        """Parse the parameters of a step, and return the step as a chain. A dimension of parameters becomes a dimension of chains."""
+        """Parse the parameters of a step, and return a chain that has only this step.
+
+        If the parameters are a dimension, the chain has a dimension instead, and each option is the step with other parameters.
+        """
         if args.value is not None and not args.is_map:
             return self.wrong(args, where, f"parameters must be a mapping, got {args.show()}")
         if args.is_map and (kind := self.domain(args, where)):
@@ -108,13 +122,13 @@ class ChainParser(DimensionParser):
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
 
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
-        """Check the values of a parameter of a Ray Data step. If a value is another library's word, the message gives our word."""
+        """Check the values of one parameter of a Ray Data step. If a value is a word of another library, the message has a suggestion."""
         for wrong, text in value_problems(RAY_STEPS[step][key], node):
             hint = our_name(f"{step}.{key}", wrong.value)
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 
     def _columns(self, node: Node, path: str) -> Template:
-        """Parse `columns`: a keyword such as `numeric`, a pattern, a list of names and patterns, or a dimension of these."""
+        """Parse `columns`: a keyword such as `numeric`, a pattern, a list of names and patterns, or a dimension with such options."""
         if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._columns)
         if node.value is None or (isinstance(node.value, str) and node.value):

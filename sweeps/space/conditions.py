@@ -1,7 +1,8 @@
-"""Conditions: decide whether a dimension is active, given the values of earlier dimensions. Pure; `when_parser` reads them.
+"""Evaluate conditions, which decide from the values of earlier dimensions whether a dimension is active. Pure.
 
-A `when` is a conjunction: it needs certain values of each dimension that it names. Those dimensions may have conditions themselves, which
-are conjunctions too. `load` can therefore decide whether a condition can ever be true.
+`when_parser` parses the conditions of a space file. A `when` is a conjunction: every dimension that the `when` names must have one of
+certain values. These dimensions may have conditions too, which are also conjunctions. `load` can therefore decide whether a condition can
+ever be true.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _TESTS = COMPARISONS | {"==": operator.eq}
 
 
 class Absent(enum.Enum):
-    """The value of an inactive dimension. An enum member is unpickled as the same object."""
+    """The value of an inactive dimension. It is an enum member, because unpickling an enum member returns the same object."""
 
     ABSENT = "absent"
 
@@ -30,12 +31,12 @@ ABSENT = Absent.ABSENT
 
 @dataclass(frozen=True)
 class Term:
-    """One key of a `when`: another dimension, and the values that it must have.
+    """One key of a `when`: the name of another dimension, and the values that the other dimension must have.
 
     Attributes:
         name: Name of the other dimension.
-        keys: For a grid or a choice: keys of the accepted options.
-        tests: For a domain of numbers: comparisons such as (">", 3). One of them must be true.
+        keys: Keys of the accepted options, if the other dimension is a grid or a choice; else ().
+        tests: Comparisons such as (">", 3), if the other dimension has a domain of numbers; else (). At least one must be true.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Term:
     tests: tuple[tuple[str, float], ...] = ()
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value is accepted. The value of a grid or a choice is the key of its option."""
+        """Return whether a value of the other dimension is accepted. For a grid or a choice, `value` is the key of the chosen option."""
         if any(key == value and isinstance(key, bool) == isinstance(value, bool) for key in self.keys):
             return True
         return any(_TESTS[sign](value, number) for sign, number in self.tests)

@@ -37,13 +37,15 @@ class DataSection:
         self.reader, self.folder, self.roots, self.problems = reader, folder, roots, reader.problems
 
     def read(self, node: Node, at: Mark) -> tuple[DataSpec | None, dict[str, Template]]:
-        """Return the section, and the templates of its tuned keys.
-
-        In the returned section, a tuned `train` is the first source, a tuned `drop` is empty, and a tuned `rows` is 1.
+        """Parse the section.
 
         Args:
             node: The section.
             at: Place of the section's key.
+
+        Returns:
+            The section, and the template of each tuned key. The section is None after a problem. In the section, a tuned `train` has its
+            first source, a tuned `drop` is empty, and a tuned `rows` is 1.
         """
         if not node.is_map:
             check(DataKeys, node, "data", at, self.problems)
@@ -72,7 +74,7 @@ class DataSection:
     # ---- keys that can be tuned
 
     def _train(self, node: Node, path: str) -> Template:
-        """Parse a source, or a dimension of sources."""
+        """Parse `train`: a source, or a dimension whose options are sources."""
         if called := self._call(node, path):
             self._source(called[0], path, called[0].value)
             return {called[0].value: called[1]}
@@ -87,7 +89,7 @@ class DataSection:
         return node.value
 
     def _drop(self, node: Node, path: str) -> Template:
-        """Parse a list of columns, or a dimension of lists. A column in the list may be a dimension too."""
+        """Parse `drop`: a list of columns, or a dimension whose options are lists. A column in a list may be a dimension too."""
         if node.is_map and (kind := self.reader.domain(node, path, "options")):
             return self.reader.branches(node, path, kind, self._drop)
         if not node.is_list:
@@ -95,7 +97,7 @@ class DataSection:
         return tuple(self.reader.column(child, f"{path}.{i}") for i, child in enumerate(node.value))
 
     def _rows(self, node: Node, path: str) -> Template:
-        """Parse a fraction of the train rows, or a dimension of fractions."""
+        """Parse `rows`: a fraction of the train rows, or a dimension whose values are fractions."""
         kind = self.reader.domain(node, path, "floats") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):
             return self.reader.branches(node, path, str(kind), self._rows)
@@ -159,7 +161,7 @@ class DataSection:
             return Split("path", path=called[0].value, args=called[1])
         value = node.value
         if value is None or report_domains(node, path, Problems()):
-            return None  # absent, or reported with the rest of `data`
+            return None  # the key is absent, or `check` reports its domains with those of the other keys
         if isinstance(value, str) and value:
             if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
                 self.problems.add(node.mark, path, f"a fraction must be a number, got {node.show()} (text); write it without quotes")
@@ -186,5 +188,5 @@ class DataSection:
 
 
 def whole(template: Template) -> bool:
-    """Return whether the whole template could be parsed."""
+    """Return whether every part of a template could be parsed."""
     return all(part is not INVALID for part in walk(template))

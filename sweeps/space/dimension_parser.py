@@ -25,7 +25,7 @@ Read = Callable[[Node, str], Template]
 
 
 class _Invalid:
-    """Placeholder for a template that could not be parsed, after its problem was added."""
+    """Placeholder that a parser returns in place of a template that could not be parsed. The parser has added a problem."""
 
 
 INVALID = _Invalid()
@@ -33,7 +33,7 @@ MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not v
 
 
 class DimensionParser:
-    """Parser of values that may contain dimensions. It collects the dimensions.
+    """Parser of values that may contain dimensions. The parser collects the dimensions that it parses.
 
     Args:
         problems: Collects the problems.
@@ -41,7 +41,7 @@ class DimensionParser:
         started: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
 
     Attributes:
-        dimensions: The parsed dimensions in the order of the file. Complete only if there are no problems.
+        dimensions: The parsed dimensions in the order of the file. Invalid dimensions are missing.
     """
 
     def __init__(self, problems: Problems, roots: tuple[Path, ...], started: bool = False):
@@ -56,7 +56,7 @@ class DimensionParser:
         return tuple(dim for dim in self._slots if dim is not None)
 
     def anything(self, node: Node, path: str) -> Template:
-        """Parse any YAML, with dimensions anywhere in it.
+        """Parse any YAML value, which may contain dimensions at any depth.
 
         Args:
             node: The node in the space file.
@@ -80,7 +80,7 @@ class DimensionParser:
         return node.value
 
     def _option(self, node: Node, path: str) -> Template:
-        """Parse an option of a grid or a choice. An option that looks like a distribution of another tool is a constant."""
+        """Parse an option of a grid or a choice. An option that looks like a distribution of another tool is accepted as a constant."""
         if node.is_map and self.domain(node, path) is None and translate_mapping(node):
             return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
         return self.anything(node, path) if node.is_map or node.is_list else node.value
@@ -91,11 +91,12 @@ class DimensionParser:
         Args:
             node: The mapping.
             path: Dotted key of the mapping.
-            values: Values that a domain may have here: "anything", "integers", "floats" or "options". A distribution of another tool is
-                then a problem. With "", distributions are not looked for, because the mapping's own keys may be `min` and `max`.
+            values: Values that a domain may have here: "anything", "integers", "floats" or "options". A mapping in the form of another
+                tool's distribution is then a problem. With "", such a mapping is a constant, because it may have keys of its own such as
+                `min` and `max`.
 
         Returns:
-            The kind. None for a constant. MALFORMED for a mapping that is nearly a domain, after a problem was added.
+            The kind. None for a constant. MALFORMED for a mapping that looks like a domain but is not valid; a problem was then added.
         """
         names = [key for key in node.value if key != "when"]
         kinds = [key for key in names if key in DOMAINS]
@@ -133,8 +134,8 @@ class DimensionParser:
             node: The mapping.
             path: Dotted key of the mapping.
             kind: The kind of domain.
-            read: Parses an option.
-            otherwise: The value if the condition of the dimension is false.
+            read: Function that parses an option, given its node and its path.
+            otherwise: The value of the dimension if its condition is false.
 
         Returns:
             The dimension. INVALID after a problem.
@@ -199,7 +200,7 @@ class DimensionParser:
         return dim
 
     def column(self, node: Node, path: str) -> Template:
-        """Parse the name of a column, or a dimension of names."""
+        """Parse the name of a column, or a dimension whose options are names."""
         if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self.column)
         if isinstance(node.value, str) and node.value:
@@ -213,7 +214,10 @@ class DimensionParser:
             self.problems.add(wrong.mark, path, text)
 
     def _unique(self, path: str) -> str:
-        """Return the name of a dimension. A number is added if keys with dots make two paths equal."""
+        """Return a unique name for the dimension at a path.
+
+        The name is the path. Two dimensions can have the same path, because keys may contain dots. The second name then ends in `#2`.
+        """
         self._names[path] += 1
         return path if self._names[path] == 1 else f"{path}#{self._names[path]}"
 

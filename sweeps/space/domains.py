@@ -1,7 +1,7 @@
-"""Domains, with the names and meanings of Ray Tune: their arguments, and the value of a sampled key.
+"""Domains: check their arguments, and compute the values of sampled keys. Domains have the names and meanings of Ray Tune.
 
 Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable name of an option. The key of a normal
-distribution is a quantile in (0, 1). The key of another domain is the number itself.
+distribution is a quantile in (0, 1). The key of any other domain is the number itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sweeps.space.conditions import ABSENT, Term
 Key = None | bool | int | float | str
 Number = int | float
 
-INT_LIMIT = 2**63 - 1  # NumPy and the study hold 64 bits
-EDGES = (1e-9, 1 - 1e-9)  # the quantiles between which a normal distribution is sampled
+INT_LIMIT = 2**63 - 1  # integers have 64 bits in NumPy and in the study
+EDGES = (1e-9, 1 - 1e-9)  # a normal distribution is sampled between these quantiles
 _OPEN = 2.0**-53  # the normal distribution has no quantile at 0 and 1
 
 
@@ -29,7 +29,7 @@ class Option:
     """One option of a grid or a choice.
 
     Attributes:
-        key: Unique and readable: a scalar itself, or a short label such as `SimpleImputer+StandardScaler`.
+        key: Unique, readable name of the option: the scalar itself, or a short label such as `SimpleImputer+StandardScaler`.
         value: The option's value, which may contain dimensions.
     """
 
@@ -39,14 +39,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Rule:
-    """Arguments of a domain of numbers.
+    """The rule for the arguments of a domain of numbers.
 
     Attributes:
         args: Names of the arguments, in order. Arguments after the first `needed` are optional.
         needed: Number of required arguments.
         integer: True if arguments and values are integers.
         log: True if values are sampled in the logarithmic domain, so the bounds must be positive.
-        text: The rule, for messages.
+        text: The rule as text, for messages.
     """
 
     args: tuple[str, ...]
@@ -82,13 +82,13 @@ class Dimension:
         kind: Name of the domain, such as `grid` or `loguniform`.
         options: Options of a grid or a choice, else ().
         lower: Lower bound as written. None for a grid, a choice and a normal distribution.
-        upper: Upper bound as written. As in Ray Tune, `randint` and `lograndint` exclude it, and so do `qrandint` and `qlograndint` with
-            q = 1; see `highest`.
+        upper: Upper bound as written. None if `lower` is None. As in Ray Tune, `randint` and `lograndint` exclude the upper bound, and so
+            do `qrandint` and `qlograndint` with q = 1; see `highest`.
         q: Values are multiples of this number. None if the domain has no `q`.
-        mean: Mean of `randn` and `qrandn`.
-        sd: Standard deviation of `randn` and `qrandn`.
-        when: The dimension is active only if all these terms are true. () for always.
-        otherwise: The value if the dimension is inactive; ABSENT in most cases.
+        mean: Mean of `randn` and `qrandn`; None for other domains.
+        sd: Standard deviation of `randn` and `qrandn`; None for other domains.
+        when: The condition. The dimension is active only if all these terms are true. () if the dimension has no condition.
+        otherwise: The value of the dimension if its condition is false; ABSENT in most cases.
     """
 
     name: str
@@ -128,7 +128,8 @@ class Dimension:
         """Return the value of a sampled key.
 
         Args:
-            key: An option's key; a number within the bounds; or for `randn` and `qrandn` a number in (0, 1).
+            key: The sampled key. For a grid or a choice, an option's key. For `randn` and `qrandn`, a number in (0, 1). For any other
+                domain, a number within the bounds.
 
         Returns:
             The value of the option, which may contain dimensions. For a domain of numbers, an int or a float.
@@ -159,7 +160,7 @@ class Dimension:
 
 
 def quantile(dimension: Dimension, value: float) -> float:
-    """Return the key of a value of a normal distribution, which is its quantile. It is clipped to `EDGES`."""
+    """Return the key for a value of a normal distribution. The key is the value's quantile, clipped to `EDGES`."""
     assert dimension.mean is not None and dimension.sd is not None
     low, high = EDGES
     return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
@@ -168,7 +169,8 @@ def quantile(dimension: Dimension, value: float) -> float:
 def multiple(x: Number, q: Number) -> Number:
     """Return the multiple of `q` that is nearest to `x`.
 
-    Integers are exact. For floats, the result is the float nearest to the decimal number: 0.3, not 3 * 0.1.
+    If `x` and `q` are integers, the result is an exact integer. Otherwise the multiple is computed from the decimal digits of `q` and then
+    rounded to a float. The third multiple of 0.1 is therefore 0.3, not 3 * 0.1.
     """
     if isinstance(q, int):
         near = round(Fraction(x) / q) * q
@@ -177,17 +179,17 @@ def multiple(x: Number, q: Number) -> Number:
 
 
 def exact(x: Number) -> Fraction:
-    """Return a number as written: 0.1 is a tenth, not the nearest float."""
+    """Return the exact value of a number's decimal digits: 0.1 becomes one tenth, not the binary fraction that the float stores."""
     return Fraction(Decimal(repr(x)))
 
 
 def build(name: str, kind: str, args: list[Any]) -> Dimension:
-    """Return a dimension of numbers, from arguments for which `argument_problems` yields nothing.
+    """Return a dimension of numbers.
 
     Args:
         name: Name of the dimension.
         kind: The domain, a key of `RULES`.
-        args: Arguments of the domain. They must be valid.
+        args: Arguments of the domain. `argument_problems` must find no problem in them.
     """
     given = dict(zip(RULES[kind].args, args, strict=False))
     if kind == "qrandint":
@@ -205,7 +207,7 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         args: Plain values.
 
     Yields:
-        The index of the wrong argument, or None for all arguments; and the rule, which starts with the kind.
+        The index of the wrong argument, or None if the problem concerns all arguments; and the rule as text, which starts with the kind.
     """
     rule = RULES[kind]
     form = "[" + ", ".join(rule.args) + "]"
@@ -236,7 +238,7 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
 
 
 def _number_rule(arg: Any, integer: bool) -> str | None:
-    """Return the rule that an argument breaks, or None."""
+    """Return the rule that an argument breaks, in words that can follow "must be"; None if the argument breaks no rule."""
     if isinstance(arg, bool) or not isinstance(arg, int if integer else (int, float)):
         return "an integer" if integer else "a number"
     if isinstance(arg, float):
@@ -245,7 +247,9 @@ def _number_rule(arg: Any, integer: bool) -> str | None:
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Shorten names by `params.` and `scaling.` if they stay distinct.
+    """Return a dict that maps each name to its short form, without `params.` or `scaling.` at the start.
+
+    If two names have the same short form, both keep their full form.
 
     >>> short_names(["preprocessor", "scaling.num_workers", "params.eta"])
     {'preprocessor': 'preprocessor', 'scaling.num_workers': 'num_workers', 'params.eta': 'eta'}

@@ -29,7 +29,12 @@ class _Fork:
 
 
 def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
-    """Return the dimensions that decide which cells exist: all if there are conditions; else grids and dimensions that contain grids."""
+    """Return the dimensions that decide which cells exist.
+
+    Args:
+        template: The template.
+        every: True to return all dimensions, because some have conditions. False to return only grids and dimensions that contain grids.
+    """
     if not isinstance(template, Dimension):
         return tuple(fork for child in children(template) for fork in _forks(child, every))
     branches = tuple(_forks(option.value, every) for option in template.options)
@@ -64,12 +69,12 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 
 
 def combinations(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the filled sections for every combination of values of some dimensions. Other dimensions get any value.
+    """Yield the filled sections for every combination of values of some dimensions. Every other dimension keeps one valid value.
 
     Args:
         sections: All sections of a space.
-        names: Names of the dimensions that take all their values. Dimensions that decide whether these are active are added. If such a
-            dimension is a number, it takes one value on each side of every number that conditions compare it with.
+        names: Names of the dimensions that take all their values. The dimensions that decide whether a named dimension is active are
+            varied too. A deciding dimension of numbers takes one value on each side of every number that conditions compare it with.
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
@@ -91,7 +96,7 @@ def combinations(sections: Mapping[str, Template], names: Collection[str]) -> It
                 return any_key(dim)
             if len(made) < len(choices):
                 made.append(choices[len(made)])
-            else:  # first visit: the other options become combinations of their own
+            else:  # first visit: each of the other options starts a new combination
                 stack.extend((*made, i) for i in reversed(range(1, len(keys[dim.name]))))
                 made.append(0)
             return keys[dim.name][made[-1]]
@@ -117,7 +122,7 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
-    """Return values of a numeric domain on each side of some numbers. They cover every result of a comparison with these numbers.
+    """Return values of a dimension on each side of some numbers. These values cover every result of comparisons with the numbers.
 
     For a continuous domain, the values lie between the numbers, because no trial samples exactly such a number.
 
@@ -143,15 +148,15 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
 
 
 def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]) -> str | None:
-    """Return the name of a dimension that would need two values at once for another dimension to be active.
+    """Find out why a dimension can never be active: its conditions need two different values of another dimension at once.
 
     Args:
-        dim: The other dimension, which has a condition.
+        dim: A dimension with a condition.
         dims: All dimensions, by name.
         outer: The option that contains each dimension; see `enclosing_options`.
 
     Returns:
-        The name. None if `dim` can be active.
+        The name of the other dimension. None if `dim` can be active.
     """
     needed: dict[str, list[Term]] = {}
     stack, seen = [dim.name], {dim.name}
@@ -179,7 +184,7 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 
 
 def variants(template: Template) -> Iterator[Any]:
-    """Yield every filled value of a scaling template. Each condition counts as true and as false."""
+    """Yield every filled value of a scaling template. Each condition is treated as true and as false, so some values may be impossible."""
     if isinstance(template, Dimension):
         if template.when:
             yield template.otherwise
@@ -202,12 +207,12 @@ def _integers(dim: Dimension) -> range:
 
 
 def _shape(filled: Any, backend: str) -> Shape:
-    """Return the shape of a filled scaling section, which may still contain ABSENT."""
+    """Return the shape that a filled scaling section describes. The section may still contain ABSENT."""
     return shape_of(fill(filled, any_key) if isinstance(filled, dict) else {}, backend)
 
 
 def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
-    """Return the distinct shapes of a scaling section, in the order of the file. With conditions, some of them may be impossible.
+    """Return the distinct shapes of a scaling section, in the order of the file. If it has conditions, some shapes may be impossible.
 
     Args:
         scaling: Template of the section.

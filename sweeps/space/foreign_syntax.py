@@ -10,7 +10,7 @@ from sweeps.space.domains import DOMAINS, RULES, argument_problems
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.synonyms import normalized, our_name
 
-# Keys of distributions in other tools, by their meaning.
+# Maps each key of distributions in other tools to its meaning.
 _KEYS: Mapping[str, str] = {
     name: meaning
     for meaning, names in {
@@ -30,7 +30,7 @@ _KEYS: Mapping[str, str] = {
     }.items()
     for name in names.split()
 }
-# Names of distributions in other tools, by the properties that each name implies.
+# Maps each name of a distribution in other tools to the properties that the name implies.
 _WORDS: Mapping[str, frozenset[str]] = {
     name: frozenset(properties.split())
     for properties, names in {
@@ -57,14 +57,14 @@ _CALL = re.compile(r"(?:(?:ray\.)?tune|hp|trial|(?:np|numpy)\.random)\.(\w+)\((.
 
 
 def translate_mapping(node: Node, values: str = "anything") -> str | None:
-    """Return the domain to write in place of another tool's distribution. Return None for any other mapping.
+    """Return a hint that names the domain to write in place of another tool's distribution. Return None for any other mapping.
 
     A mapping is a distribution only if other tools use all of its keys, and if the keys together define the values. `{type: adam, lr: 0.1}`
     and `{value: 3, other: 4}` are therefore not distributions.
 
     Args:
         node: A mapping.
-        values: "integers" or "floats" if a domain may have only these values here.
+        values: "integers" or "floats" if a domain may have only these values at this place.
 
     >>> from sweeps.space.yaml12 import parse
     >>> translate_mapping(parse("{min: 0.1, max: 1}", ""))
@@ -91,7 +91,7 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
 
 
 def translate_call(text: str) -> str | None:
-    """Return the domain to write in place of text that is a call of another tool. Return None for any other text.
+    """Return a hint that names the domain to write in place of text that is a call of another tool. Return None for any other text.
 
     >>> translate_call("tune.loguniform(1e-4, 1e-1)")
     'write {loguniform: [1e-4, 1e-1]}'
@@ -131,7 +131,7 @@ def _properties(named: Mapping[str, Node]) -> set[str] | None:
 
 
 def _translate(named: Mapping[str, Node], words: set[str], values: str, conditional: bool) -> str | None:
-    """Return the domain of a distribution. Return None if the keys do not define its values."""
+    """Return a hint that names the domain for a distribution. Return None if the keys do not define the values."""
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
         return "write {randn: [mean, sd]} for its logarithm, and take the exponential in the loop"
@@ -152,7 +152,7 @@ def _translate(named: Mapping[str, Node], words: set[str], values: str, conditio
 
 
 def _range(given: Mapping[str, Node], words: set[str], step: str | None, values: str) -> str | None:
-    """Translate a range of numbers."""
+    """Return a hint that names the domain for a range of numbers. Return None if no domain has this range."""
     pair = given.get("bounds") or (given.get("value") if "float" in words else None)
     ends = pair.value if pair is not None and pair.is_list else [given.get("lower"), given.get("upper")]
     texts = [text for text in map(_number, ends) if text is not None]
@@ -188,7 +188,7 @@ def _number(node: Node | None) -> str | None:
 
 
 def _domain(kind: str, args: list[str]) -> str:
-    """Return a domain with these arguments, or its rule if the arguments break it."""
+    """Return a hint that shows a domain with these arguments. If the arguments break the domain's rule, the hint shows the rule instead."""
     shown = f"{{{kind}: [{', '.join(args)}]}}"
     if next(argument_problems(kind, [scalar(arg) for arg in args]), None) is None:
         return f"write {shown}"

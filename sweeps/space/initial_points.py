@@ -14,7 +14,7 @@ from sweeps.space.section_models import InitialPoint
 from sweeps.space.templates import Template, enclosing_options
 from sweeps.space.when_parser import InvalidValue, describe_values, option_of
 
-VALUE = "value"  # key of a known result; no dimension has this name
+VALUE = "value"  # the key under which a point gives a known result; no dimension has this name
 
 
 class InitialPointsParser:
@@ -33,7 +33,7 @@ class InitialPointsParser:
         self.objectives, self.problems = objectives, problems
 
     def read(self, node: Node) -> tuple[InitialPoint, ...]:
-        """Parse the list, and return the valid points."""
+        """Parse the list, and return the valid points. Add a problem for each invalid point."""
         path = "search.initial_points"
         points = [self._point(child, f"{path}.{i}") for i, child in enumerate(node.value)]
         return tuple(point for point in points if point is not None)
@@ -101,7 +101,7 @@ def _is_number(value: Any) -> bool:
 
 
 def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
-    """Convert a value of an initial point.
+    """Convert the value that an initial point gives for a dimension.
 
     Args:
         dim: The dimension.

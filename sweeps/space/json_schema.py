@@ -1,4 +1,4 @@
-"""JSON Schema of the space file, for editors: keys, types, descriptions, domains, and the parameters of our trainers and steps.
+"""JSON Schema of the space file, for editors: keys, types, descriptions, domains, and the parameters of built-in trainers and steps.
 
 The schema accepts some files that `load` refuses, because a schema cannot compare two values. For example, it accepts a lower bound above
 the upper bound, and a `when` that names an unknown dimension.
@@ -40,7 +40,7 @@ def _object(properties: Mapping[str, Any], **rules: Any) -> Schema:
 
 
 def _any(*forms: Any, **rules: Any) -> Schema:
-    """Return a schema that allows each of some forms."""
+    """Return a schema that allows a value if at least one of the forms allows it."""
     return {"anyOf": list(forms), **rules}
 
 
@@ -115,7 +115,7 @@ def _steps() -> Schema:
 
 
 def _section(model: type) -> Schema:
-    """Return the schema of a dataclass: pydantic's, with the descriptions of `Attributes` in its docstring."""
+    """Return pydantic's schema of a dataclass, with the descriptions from the section `Attributes` of the dataclass's docstring."""
     descriptions = docstrings.section(model.__doc__, "Attributes")
     properties = {}
     for name, fragment in fragments(model).items():

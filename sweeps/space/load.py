@@ -41,13 +41,13 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
 
     Args:
         path: The file. Problems name the file by this path.
-        overrides: `key.path=YAML value`, applied in order before the file is checked.
-        base: Folder of relative paths and of the user's modules. The default is the file's folder.
+        overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before the file is checked.
+        base: Folder at which relative paths start, and in which the user's modules are searched. The default is the file's folder.
         algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that are newer
             than the sweep are then skipped. None for a new sweep.
 
     Raises:
-        InputError: With every problem of the file and the overrides, ordered by place.
+        InputError: The file or an override is invalid. The error has all problems that were found, ordered by place.
     """
     overrides = tuple(overrides)
     source = str(path)
@@ -70,7 +70,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
 
 
 def _override(root: Node | None, override: str, problems: Problems) -> Node | None:
-    """Apply one `--set` to the tree. Without a tree, only check the override."""
+    """Apply one `--set` override to the tree, and return the new tree. If `root` is None, only check the override, and return None."""
     shown = " ".join(override.split())
     mark = Mark("--set " + (shown if len(shown) <= 60 else shown[:59] + "…"))
     key, equals, text = override.partition("=")
@@ -94,7 +94,11 @@ def _override(root: Node | None, override: str, problems: Problems) -> Node | No
 
 
 def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> Node:
-    """Return a copy of the tree with `value` at a path. The nodes on the path are copied, because aliases share nodes."""
+    """Return a copy of the tree with `value` at a path. The nodes on the path are copied, because aliases share nodes.
+
+    Raises:
+        LookupError: The tree has no such path. The message says why.
+    """
     if depth == len(parts):
         return value
     part, here = parts[depth], ".".join(parts[:depth])
@@ -110,17 +114,17 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
     marks = dict(node.keys)
     key = next((k for k in inside if str(k) == part), part)
     if key not in inside or depth + 1 == len(parts):
-        marks[key] = mark  # problems of unknown or missing keys then name the override
+        marks[key] = mark  # a problem with an unknown or missing key then names the override
     inside[key] = _put(inside.get(key, Node(None, mark)), parts, depth + 1, value, mark)
     return replace(node, value=inside, keys=marks)
 
 
 class _Loader:
-    """Validator of one space file. Its methods add problems, and return None for an invalid value.
+    """Validator of one space file. Its methods add problems, and return None in place of an invalid value.
 
     Args:
         file: The file.
-        folder: Folder of relative paths.
+        folder: Folder at which relative paths start.
         algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`.
     """
 
@@ -139,10 +143,10 @@ class _Loader:
         Args:
             path: The file.
             text: Text of the file, before the overrides.
-            overrides: The overrides, which are in the tree already.
+            overrides: The overrides, which were already applied to the tree.
 
         Raises:
-            InputError: With every problem.
+            InputError: The file is invalid. The error has all problems.
         """
         self._check_keys()
         name = self._name(path)
@@ -203,7 +207,15 @@ class _Loader:
         return sections
 
     def _finish_search(self, sections: dict[str, Template], cells: int) -> str:
-        """Complete the search sections by what depends on the dimensions. Return the reason for the algorithm that `auto` chose."""
+        """Complete the keys of the search sections that depend on the dimensions.
+
+        Args:
+            sections: The parsed sections of the space.
+            cells: Number of grid cells.
+
+        Returns:
+            The reason for the algorithm that `auto` chose. "" if the file names an algorithm.
+        """
         self._add_initial_points(sections)
         search, dims = self.search, self.parser.dimensions
         scheduler, limits, reason = search.scheduler, search.limits, ""
@@ -235,7 +247,7 @@ class _Loader:
         )
 
     def _add_initial_points(self, sections: dict[str, Template]) -> None:
-        """Parse the initial points. Add a problem if there are more points to run than trials."""
+        """Parse the initial points. Add a problem if more points must be run than `limits.max_trials` allows."""
         search = self.search
         if search.search is None or not search.search.initial_points:
             return
@@ -248,7 +260,7 @@ class _Loader:
             self.file.wrong("search.initial_points", text)
 
     def _name(self, path: Path) -> str:
-        """Return the sweep's name, which is part of its folder's name. The default is the file's name."""
+        """Return the sweep's name, with which the name of the sweep's folder starts. By default, this is the name of the space file."""
         node = self.file.node("name")
         if node.value is None:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
@@ -309,7 +321,7 @@ class _Loader:
 
 
 def _more_than(count: int, items: Iterable[Any]) -> bool:
-    """Return whether there are more items than a number."""
+    """Return whether there are more than `count` items."""
     return sum(1 for _ in itertools.islice(items, count + 1)) > count
 
 

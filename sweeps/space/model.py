@@ -42,25 +42,26 @@ class Space:
         text: Text of the file, without the overrides.
         overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
         trainer: The trainer.
-        data: The data. A tuned `train` is the first source here, a tuned `drop` is empty, and a tuned `rows` is 1; see `variant`.
+        data: The data. Here, a tuned `train` has its first source, a tuned `drop` is empty, and a tuned `rows` is 1; see `variant`.
         objectives: The objectives, at least one.
-        constraints: Bounds on metrics that a feasible trial satisfies.
+        constraints: Bounds on metrics. A trial is feasible if it satisfies all of these bounds.
         search: The sampler and its options.
         scheduler: The scheduler.
         repeats: Number of times that each configuration is trained.
         limits: Budget of the sweep.
         checkpoints: The checkpoints that ended trials keep.
-        sections: Templates of the tuned keys of `data`, followed by `params`, `preprocessor` and `scaling` in the order of the file.
+        sections: Template of each section, by name: `params`, `preprocessor` and `scaling`, in the order of the file. If a key of `data` is
+            tuned, `data` comes first, with the templates of its tuned keys.
         dimensions: All dimensions in the order of the file. A dimension comes before the dimensions inside it.
-        cells: Every combination of the grids, as a mapping of dimension names to keys of options; `({},)` without a grid. A grid inside an
-            option of another grid exists only with that option. A grid inside an option of a choice always exists, because the choice is
-            not known yet. A grid with a condition exists only where the condition is true.
+        cells: Every combination of the grids' options. Each cell maps names of grids to keys of options. `({},)` if there is no grid. A
+            grid inside an option of another grid is only in cells with that option. A grid inside an option of a choice is in every cell,
+            because the choice is not sampled yet. A grid with a condition is only in cells for which the condition is true.
         shapes: Every distinct shape that a trial can have.
-        places: Place of every value by dotted path; see `place`.
-        algorithm_reason: Why sweeps chose the search algorithm; "" if the file names the algorithm.
+        places: Maps the dotted path of every value to its place in the file; see `place`.
+        algorithm_reason: Reason why sweeps chose the search algorithm; "" if the file names the algorithm.
         trackers: Trackers that record the sweep.
         trainer_definition: Definition of the trainer, from the trainer's module.
-        notes: Deprecations that the user should know about.
+        notes: Messages about deprecated constants in the trainer's module, which the user should replace.
     """
 
     name: str
@@ -93,12 +94,12 @@ class Space:
 
     @property
     def objective(self) -> Objective:
-        """The only objective, or the first."""
+        """The first objective. Most sweeps have only one objective."""
         return self.objectives[0]
 
     @property
     def always(self) -> tuple[Dimension, ...]:
-        """Dimensions of every trial: those without a condition that are not inside an option of another dimension."""
+        """Dimensions that are active in every trial. They have no condition, and are not inside an option of another dimension."""
         outer = enclosing_options(self.sections)
         return tuple(d for d in self.dimensions if not d.when and outer[d.name] is None)
 
@@ -127,7 +128,7 @@ class Space:
             tuned keys only; see `variant`.
 
         Raises:
-            ValueError: `choose` returned the key of no option.
+            ValueError: `choose` returned a key that no option of the dimension has.
         """
         known: dict[str, Any] = {}
         filled = {name: fill(template, choose, known) for name, template in self.sections.items()}
@@ -138,13 +139,13 @@ class Space:
         """Return the data of a trial.
 
         Args:
-            data: The tuned keys, from `fill`.
+            data: The trial's values of the tuned keys of the section `data`, as `fill` returns them.
         """
         return variant_of(self.data, data)
 
     @functools.cached_property
     def variants(self) -> tuple[DataSpec, ...]:
-        """Every variant of the data that a trial can have, in the order of the file. A tuned `rows` is 1 here."""
+        """The distinct variants of the data that trials can have, in the order of the file. In these variants, a tuned `rows` is 1."""
         data = self.sections.get("data")
         if not data:
             return (self.data,)
@@ -170,7 +171,10 @@ def user_references(space: Space) -> list[str]:
 
 
 def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
-    """Return the distinct pairs of data variant and chain that depend only on constants and grids, and so are known before sampling."""
+    """Return the preprocessing fits that are known before anything is sampled, because they depend only on constants and grids.
+
+    Each fit is a pair: the values of the tuned keys of `data`, and a preprocessing chain. The pairs are distinct.
+    """
 
     class Unknown(Exception):
         pass

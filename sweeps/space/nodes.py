@@ -45,7 +45,7 @@ class Node:
         value: None, bool, int, float or str; a list of nodes; or a mapping of plain keys to nodes.
         mark: Place where the value begins.
         keys: Place of each key of a mapping.
-        raw: A scalar as written, with its quotes.
+        raw: Text of a scalar. A quoted scalar is in single quotes here. "" for lists and mappings.
     """
 
     value: Any
@@ -101,9 +101,10 @@ _OLD_BOOLEANS = {**dict.fromkeys(("yes", "y", "on"), "true"), **dict.fromkeys(("
 
 
 def scalar_hint(text: Any, boolean: bool = False) -> str:
-    """Return a hint for text that was probably meant as a number or a boolean, as in YAML 1.1 or without its quotes.
+    """Return a hint for text that the user probably meant as a number or a boolean.
 
-    The hint continues an error message. It is "" if the text looks like neither.
+    Such text is in quotes, or has a form that only YAML 1.1 reads as a number or a boolean. The hint continues an error message. For any
+    other value, the hint is "".
 
     Args:
         text: The value in the space file.
@@ -127,10 +128,11 @@ def scalar_hint(text: Any, boolean: bool = False) -> str:
 
 
 def places(root: Node, source: str) -> dict[str, str]:
-    """Return the place of every value as `file:line:column`, by dotted path. List items have their index in the path.
+    """Return a dict that maps the dotted path of every value to its place, `file:line:column`. The path of a list item has its index.
 
     Paths leave out `space.`, as in problems and in the names of dimensions. A section under `space:` is also listed with this prefix.
-    The place of a mapping is the place of its key. The place of another value is where the value begins. "" is the beginning of the file.
+    The place of a mapping is the place of its key. Any other value has the place where the value begins. The path "" stands for the
+    beginning of the file.
     """
     by_path = {"": str(Mark(source, 1, 1))}
 

@@ -15,7 +15,7 @@ LIMIT = 60
 
 
 def canonical(template: Template) -> Any:
-    """Return a hashable value that identifies a template. Equal templates have equal values: `true` differs from 1, but 1 equals 1.0."""
+    """Return a hashable value that identifies a template. Equal templates get equal values. 1 equals 1.0, but `true` differs from 1."""
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
         return ("dimension", template.kind, tuple(canonical(option.value) for option in template.options), numbers, template.when)
@@ -37,9 +37,10 @@ def canonical(template: Template) -> Any:
 def option_keys(values: list[Template]) -> list[Key]:
     """Return a unique key for each option.
 
-    - The key of a scalar is the scalar itself. Infinities and NaN become text. So does a scalar that Python considers equal to an earlier
-      option, such as `1` after `true`.
-    - The key of a chain is the names of its steps. Chains with equal names also show the arguments that differ.
+    - The key of a scalar is the scalar itself. Infinities and NaN become text. A scalar that Python considers equal to an earlier option,
+      such as `1` after `true`, becomes text too.
+    - The key of a chain is the names of its steps. If several chains have the same step names, their keys also show the arguments that
+      differ.
     - The key of a list or a mapping is its shortened text.
     """
     chains = [_chain_key(value) if isinstance(value, Chain) else None for value in values]
@@ -57,7 +58,7 @@ def option_keys(values: list[Template]) -> list[Key]:
 
 
 def _numbered(keys: list[Key]) -> list[Key]:
-    """Make keys unique. A repeated key becomes text, and gets a number such as `#2` if that text is unique_keys too."""
+    """Make keys unique. A repeated key becomes text. If another option already has this text as its key, a number such as `#2` is added."""
     unique_keys: list[Key] = []
     for key in keys:
         unique: Key = key if key not in unique_keys else say(key) if not isinstance(key, str) else key
@@ -77,7 +78,9 @@ def _cut(text: str) -> str:
 def _chain_key(chain: Chain, same_names: list[Chain] | None = None) -> str:
     """Return the names of a chain's steps, joined by `+`.
 
-    `same_names` are the chains with equal names. An argument is shown if it differs among them.
+    Args:
+        chain: The chain.
+        same_names: All chains with the same step names. An argument is shown if it differs among these chains. None to show no arguments.
     """
     parts = []
     for i, item in enumerate(chain.items):

@@ -39,12 +39,12 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
 
 
 def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
-    """Return the message about a value that a fragment does not allow.
+    """Return the message about a value that a parameter's fragment does not allow.
 
     Args:
         fragment: The fragment.
         node: The value in the space file.
-        tunable: True if a domain may stand in place of the value.
+        tunable: True if the value may be replaced by a domain. The message then suggests a domain in place of a list.
     """
     types, hint = types_of(fragment), ""
     if tunable and node.is_list:
@@ -57,7 +57,7 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
 
 
 def to_try_each(node: Node) -> str:
-    """Return the hint for a list in place of one value. "" for another value."""
+    """Return the hint for a list that was written in place of one value. Return "" if the node is not a list, or is empty."""
     return f"; to try each value, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
 
 
@@ -68,7 +68,7 @@ def _domain_of(node: Node) -> str | None:
 
 
 def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
-    """Return the rule of a parameter that a domain of numbers breaks, or None."""
+    """Return the rule of a parameter if a domain of numbers has values that break the rule; None if the parameter allows the domain."""
     names = types_of(fragment)
     rule = f"must be {rule_of(fragment)}"
     if "enum" in fragment:

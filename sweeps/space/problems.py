@@ -31,11 +31,11 @@ class Problems:
 
         Args:
             mark: Place in the file.
-            key: Dotted key, or "".
+            key: Dotted key of the value with the problem. "" for a problem of the whole file or of an override.
             text: The value, the rule, and the next thing to try.
         """
         line = " ".join(f"{key}: {text}".split()) if key else " ".join(text.split())
-        # overrides have no line; they are sorted behind the file
+        # overrides have no line; their problems are sorted after the problems of the file
         self._found[(mark.line or 10**9, mark.column, str(mark), line)] = Problem(str(mark), line)
 
     def extend(self, problems: tuple[Problem, ...]) -> None:
@@ -91,7 +91,7 @@ class SpaceFile:
 
 @functools.cache
 def adapter(model: type) -> TypeAdapter[Any]:
-    """Return pydantic's validator of a dataclass. A key without a field is an error."""
+    """Return pydantic's validator of a dataclass. The validator refuses a key for which the dataclass has no field."""
     # The configuration is the same for every section, so the models do not repeat it.
     model.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     return TypeAdapter(model)
@@ -99,7 +99,7 @@ def adapter(model: type) -> TypeAdapter[Any]:
 
 @functools.cache
 def fragments(model: type) -> Mapping[str, Fragment]:
-    """Return the JSON Schema fragment of each field of a dataclass. Null is left out, because it stands for an absent key."""
+    """Return the JSON Schema fragment of each field of a dataclass. The type null is left out, because null stands for an absent key."""
     by_name: dict[str, Fragment] = {}
     for name, fragment in adapter(model).json_schema().get("properties", {}).items():
         forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
@@ -113,7 +113,7 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
 
     Args:
         model: The dataclass of the section.
-        node: The section. Null means an empty mapping; null under a known key means that the key is absent.
+        node: The section. A null section is treated as an empty mapping, and a known key with the value null is treated as absent.
         path: Dotted key of the section.
         at: Place of the section's key, where missing keys are reported.
         problems: Collects the problems.
@@ -178,7 +178,7 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
 
 
 def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
-    """Add a problem for every domain in a section that cannot be tuned.
+    """Add a problem for every domain in a node whose values cannot be tuned.
 
     Args:
         node: The section, or a value in it.
@@ -186,7 +186,7 @@ def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, 
         problems: Collects the problems.
 
     Returns:
-        The paths of the domains, relative to the node.
+        The paths of the domains, relative to the node. The path `()` means that the node itself is a domain.
     """
     paths: set[tuple[Any, ...]] = set()
 

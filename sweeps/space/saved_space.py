@@ -27,7 +27,7 @@ def roots_of(space: Space) -> tuple[Path, ...]:
 
 
 def save_space(folder: Path, space: Space, began: float, **more: str | None) -> None:
-    """Save the space file, its place and its overrides, so that the sweep can be resumed from its folder alone.
+    """Save the space file, its original place and the overrides in the sweep's folder. The sweep can be resumed from this folder alone.
 
     Args:
         folder: The sweep's folder.
@@ -74,9 +74,9 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 
 
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
-    """Load the space of a sweep's folder. If the file has no `name`, the saved name is used, which comes from the original file name."""
+    """Load the space of a sweep's folder. The sweep keeps its saved name, because a default name comes from the original file's name."""
     origin = read_origin(folder)
-    algorithm = str(origin.get("algorithm", "tpe"))  # sweeps before 2026-11-23 did not save it; their default was `tpe`
+    algorithm = str(origin.get("algorithm", "tpe"))  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
     space = load(SweepFolder(folder).space, overrides, base=base, algorithm=algorithm)
     return replace(space, name=origin.get("name", space.name))
 
@@ -88,7 +88,7 @@ def bundle_of(folder: Path) -> Path:
         folder: The sweep's folder.
 
     Raises:
-        InputError: The sweep has no bundle. The message says why, and what to do.
+        InputError: The sweep has no bundle. The message says why, and what the user can do.
     """
     bundle = SweepFolder(folder).bundle
     if bundle.is_dir():
@@ -121,7 +121,7 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
 
     Args:
         folder: The sweep's folder.
-        file: The current space file, which may differ from the saved one only in its limits. None to use the saved file.
+        file: The current space file, which may differ from the saved file only in its limits. None to use the saved file.
         overrides: Overrides of `limits`, such as `limits.timeout=2h`.
         add_trials: Number to add to `limits.max_trials`.
 
@@ -139,7 +139,7 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
     if file is not None:
         same_overrides = tuple(o for o in space.overrides if not o.startswith("limits"))
         current = load(file, same_overrides, base=space.data.base, algorithm=space.search.algorithm)
-        # without `name` in either file, the names follow the file names, so a difference means nothing
+        # if neither file has the key `name`, the names come from the file names, so different names are allowed
         renamed = current.name != space.name and ("name" in current.places or "name" in space.places)
         if renamed or not _differ_only_in_limits(space, current):
             text = f"has changed since the sweep began, and not in its limits alone\n{_diff(space.text, file)}"
@@ -161,7 +161,10 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
 
 
 def _differ_only_in_limits(space: Space, other: Space) -> bool:
-    """Return whether two spaces are equal apart from their text, their limits and the population of PBT, which follows the limits."""
+    """Return whether two spaces are equal apart from their limits.
+
+    Text, path, overrides and name may differ. The population of PBT may differ too, because the limits determine the population.
+    """
     shared = {name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")}
     options = other.scheduler.options | {k: v for k, v in space.scheduler.options.items() if k == "population"}
     return replace(other, scheduler=replace(other.scheduler, options=options), **shared) == space

@@ -34,11 +34,11 @@ class SearchSections:
     Attributes:
         objectives: The objectives. () after a problem.
         constraints: The constraints.
-        search: The sampler. None after a problem, as the other sections below.
-        scheduler: The scheduler.
-        repeats: The repeats.
-        limits: The limits.
-        checkpoints: The checkpoints to keep.
+        search: The sampler; None after a problem.
+        scheduler: The scheduler; None after a problem.
+        repeats: The repeats; None after a problem.
+        limits: The limits; None after a problem.
+        checkpoints: The checkpoints to keep; None after a problem.
     """
 
     def __init__(self, file: SpaceFile, roots: Iterable[Path] = ()):
@@ -123,7 +123,7 @@ class SearchSections:
         return search
 
     def _check_algorithm(self, algorithm: str) -> bool:
-        """Return whether an algorithm is built in or a valid reference; if not, add a problem. `run` checks the class itself."""
+        """Return whether an algorithm is built in or a valid reference; if not, add a problem. `run` checks the class of a reference."""
         valid = (AUTO, *registry.names("sampler"))
         if algorithm in valid:
             return True
@@ -211,7 +211,8 @@ class SearchSections:
     def _check_other_schedulers_keys(self, node: Node, name: Node, given: Mapping[str, Node], own: tuple[str, ...]) -> None:
         """Add problems for keys that belong to other schedulers.
 
-        If `--set` named this scheduler and the keys are elsewhere, one problem covers all of them. Otherwise each key has its own problem.
+        If a `--set` override named this scheduler, and the keys come from the file or from other overrides, one problem covers all keys.
+        Otherwise each key has its own problem.
         """
         others = [key for key in given if key not in own and key in scheduler_keys()]
         if others and not name.mark.line and all(given[key].mark.source != name.mark.source for key in others):
@@ -227,13 +228,13 @@ class SearchSections:
     # ---- contradictions between sections
 
     def _check_checkpoints(self) -> None:
-        """Add a problem if trials exchange checkpoints, as under PBT, and some checkpoints are to be deleted."""
+        """Add a problem if the file limits the checkpoints to keep, but trials continue from checkpoints of other trials, as under PBT."""
         if self.checkpoints and not self.checkpoints.all_stay and self.scheduler and perturbs(self.scheduler):
             text = f"cannot be limited under {self.scheduler.name}, because its trials continue from the checkpoints of other trials"
             self.file.wrong("checkpoints", text)
 
     def _check_objectives(self) -> None:
-        """Add a problem for each section that the objectives do not allow."""
+        """Add a problem for each section that contradicts the objectives."""
         scheduler = self.scheduler.name if self.scheduler and compares_trials(self.scheduler) else None
         if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
             metric = self.objectives[0].metric
@@ -266,7 +267,7 @@ class SearchSections:
 
 
 def _algorithm_options(algorithm: str) -> dict[str, type]:
-    """Return the options of an algorithm, with the class that validates each. `auto` has the options of `tpe` and `gp`."""
+    """Return a dict that maps each option of an algorithm to the class that validates it. `auto` has the options of `tpe` and `gp`."""
     names = AUTO_CANDIDATES if algorithm == AUTO else (algorithm,)
     models = [registry.built_in("sampler", name) for name in names]
     return {field.name: model for model in models for field in dataclasses.fields(model)}

@@ -54,7 +54,7 @@ class TrainerSpec:
         name: Name of a built-in trainer, which is a file in `trainers/`. None for a user's trainer.
         loop: The training loop, as `module:attr`.
         backend: The process group that the ranks of the loop need.
-        load: The function that loads a checkpoint's model, as `module:attr`. Without it (None), the sweep writes no bundle.
+        load: The function that loads a checkpoint's model, as `module:attr`. If None, the sweep writes no bundle.
         reuse: "auto" keeps a gang of workers for the next trial. "never" closes the gang after each trial.
     """
 
@@ -67,15 +67,15 @@ class TrainerSpec:
 
 @dataclass(frozen=True)
 class Split:
-    """The source of the rows of `valid` or `test`.
+    """The rule that selects the rows of `valid` or `test`.
 
     Attributes:
-        kind: "fraction", "path", "column", "time" or "group".
+        kind: "fraction", "path", "column", "time" or "group". Attributes that this kind does not use are None, or {} for `args`.
         fraction: Share of the rows, for the kinds fraction, time and group. The kind time takes the last rows.
         path: A path, a URI, `sklearn:NAME` or `module:function`, for the kind path.
-        args: Keyword arguments of the function in `path`.
+        args: Keyword arguments of the function that `path` names.
         column: The column to split by, for the kinds column, time and group.
-        value: The value that marks the rows of the split in this column, for the kind column.
+        value: The value of `column` that marks the rows of the split, for the kind column.
     """
 
     kind: str
@@ -92,15 +92,15 @@ class DataSpec:
 
     Attributes:
         train: Source of the train rows: a path, a glob, a URI, `sklearn:NAME` or `module:function`. "" if the space file
-            names no data, because the loop reads its own.
+            names no data, because the loop reads its own data.
         label: The column to predict. None if the space file names none.
-        valid: The rows that decide the search. None only if the space file names no data.
-        test: The rows that score the winner. The search never sees them.
+        valid: The rows on which trials are evaluated during the search. None only if the space file names no data.
+        test: The rows that score the winner; None if the space file has no `test`. The search never uses these rows.
         task: "binary", "multiclass" or "regression". None if sweeps infers the task from the label.
         base: Folder of relative paths, usually the folder of the space file.
         drop: Columns that are not features.
-        args: Keyword arguments of a function in `train`.
-        rows: Share of the train rows to train on.
+        args: Keyword arguments of the function that `train` names.
+        rows: Share of the train rows to train on, above 0 and at most 1.
         drop_missing_label: True to leave out rows without a label. Otherwise such rows are an error.
     """
 
@@ -127,11 +127,11 @@ class DataSpec:
 
 
 def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
-    """Return the data of a trial.
+    """Return the data of a trial: the data of the sweep, with the trial's values of the tuned keys.
 
     Args:
         spec: The data of the sweep.
-        data: The trial's values of the tuned keys: `train` as text or as `{module:function: arguments}`, `drop` and `rows`.
+        data: The trial's values of the tuned keys `train`, `drop` and `rows`. `train` is text or `{module:function: arguments}`.
     """
     given = dict(data)
     if isinstance(call := given.get("train"), Mapping):
@@ -170,11 +170,11 @@ class Constraint:
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Return whether a value satisfies the constraint. NaN never does."""
+        """Return whether a value satisfies the constraint. NaN satisfies no constraint."""
         return COMPARISONS[self.sign](value, self.bound)
 
     def violation(self, value: float) -> float:
-        """Return the violation as Optuna expects it: at most 0 if the constraint holds, else above 0. NaN is the largest violation."""
+        """Return the violation as Optuna expects it: at most 0 if the constraint holds, else above 0. NaN has the largest violation."""
         over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
         if self.holds(value):
             return min(over, 0.0)
@@ -190,7 +190,7 @@ class InitialPoint:
 
     Attributes:
         keys: Key of each given dimension, by name (see `Dimension.value`). The other dimensions are sampled.
-        values: Known results, one for each objective. None if the point must be run.
+        values: Known results, one for each objective. None if the results are unknown; the point must then be run.
     """
 
     keys: dict[str, Any]
@@ -240,7 +240,7 @@ class SchedulerSpec:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Repeated training of each configuration, with a different seed each time.
+    """The number of times that each configuration is trained, each time with a different seed.
 
     Attributes:
         count: Number of times that each configuration is trained. `repeats: 3` is short for `repeats: {count: 3}`.
@@ -266,11 +266,11 @@ class Limits:
             that the loop raises.
         trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
         report_timeout: Longest time that a rank may train without a report. If a rank takes longer, its trial fails.
-        heartbeat_timeout: Time without a sign of life after which a worker process counts as lost, such as a process that was suspended, or
-            that is on a node that was lost. Its trial continues on another worker, which does not count against `max_failures`.
+        heartbeat_timeout: Time without a heartbeat after which a worker process is treated as lost. For example, the process was suspended,
+            or its node was lost. The trial continues on another worker. `max_failures` does not count this loss.
         max_gpu_hours: Largest number of GPU hours of all trials together. When these hours are used up, running trials are stopped and
             become PRUNED.
-        target: Value of the objective that ends the sweep, once a complete trial reaches it.
+        target: Value of the objective at which the sweep ends. A complete trial must reach this value or a better one.
         patience: Stop the sweep after this many consecutive COMPLETE and PRUNED trials without a new best COMPLETE trial.
         max_failures_in_a_row: Stop the sweep after this many consecutive failed trials.
     """
@@ -294,8 +294,8 @@ class Checkpoints:
     """The checkpoints that ended trials keep; see `sweeps.checkpoints.retention`.
 
     Attributes:
-        per_trial: Number of checkpoints that a trial keeps: its best one, and its latest ones.
-        top: Number of the best trials that keep checkpoints. By default all trials keep them.
+        per_trial: Number of checkpoints that a trial keeps: the trial's best checkpoint, and its latest checkpoints.
+        top: Number of trials that keep checkpoints, starting with the best trial. By default all trials keep checkpoints.
         max_disk: Largest disk space of all checkpoints together, such as `500MB` or `10GB`. The checkpoints of the worst trials are deleted
             first.
     """
@@ -317,9 +317,9 @@ class LoopKeys:
     Attributes:
         loop: Your training loop, as `module:function`.
         backend: The process group that the ranks of the loop need.
-        load: The function that loads a checkpoint's model, as `module:function`. Without it, the sweep writes no bundle.
-        reuse: `auto` keeps the workers for the next trial. `never` closes them after each trial. Write `never` for a framework that cannot
-            start twice in one process.
+        load: The function that loads a checkpoint's model, as `module:function`. Without `load`, the sweep writes no bundle.
+        reuse: `auto` keeps the workers for the next trial. `never` closes the workers after each trial. Write `never` for a framework that
+            cannot start twice in one process.
     """
 
     loop: Text
@@ -334,9 +334,9 @@ class DataKeys:
 
     Attributes:
         train: Source of the train rows: a path, a glob, a folder, a URI, `sklearn:NAME`, or `module:function` for a loader of your own.
-        valid: The rows that decide the search.
-        label: The column to predict. The built-in trainers need it.
-        test: The rows that score the winner once. The search never sees them.
+        valid: The rows on which trials are evaluated during the search.
+        label: The column to predict. The built-in trainers need a label.
+        test: The rows that score the winner once, at the end. The search never uses these rows.
         task: The kind of prediction. By default it follows from the label: text, booleans, and integers with up to 20 values are classes.
         drop: Columns that are not features, such as an id.
         rows: Share of the train rows to train on. `valid` and `test` keep all their rows.
@@ -363,7 +363,7 @@ class ByColumn:
 
 @dataclass(frozen=True)
 class ByTime:
-    """A split that takes the last rows by a time column, such as `{time: col, last: 0.2}`."""
+    """A split that takes the latest rows, ordered by a time column, such as `{time: col, last: 0.2}`."""
 
     time: Text
     last: Fraction
@@ -371,7 +371,7 @@ class ByTime:
 
 @dataclass(frozen=True)
 class ByGroup:
-    """A split that takes whole groups of rows, such as `{group: col, part: 0.2}`."""
+    """A split that takes whole groups of rows with the same value in a column, such as `{group: col, part: 0.2}`."""
 
     group: Text
     part: Fraction

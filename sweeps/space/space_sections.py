@@ -26,7 +26,7 @@ SCALING: dict[str, Fragment] = {
     "use_gpu": {"type": "boolean"},
     "resources_per_worker": {"type": "object"},
 }
-AMOUNT: Fragment = {"type": "number", "minimum": 0, "maximum": 10**15}  # of one resource; `memory` is in bytes
+AMOUNT: Fragment = {"type": "number", "minimum": 0, "maximum": 10**15}  # of one resource of a worker; the amount of `memory` is in bytes
 
 
 class SpaceParser(ChainParser):
@@ -45,7 +45,7 @@ class SpaceParser(ChainParser):
         self.definition, self.trainer = definition, trainer
 
     def space(self, node: Node) -> dict[str, Template]:
-        """Parse all sections, in the order of the file."""
+        """Parse all sections under `space`. Return their templates by name, in the order of the file."""
         if node.value is None:
             return {}
         if not node.is_map:
@@ -63,21 +63,21 @@ class SpaceParser(ChainParser):
         return sections
 
     def params(self, node: Node, path: str) -> Template:
-        """Parse a mapping of parameters, or a dimension of such mappings."""
+        """Parse a mapping of parameters, or a dimension whose options are such mappings."""
         return self._mapping(node, path, "such as {eta: 0.1}", self._parameter)
 
     def scaling(self, node: Node, path: str) -> Template:
-        """Parse workers, GPUs and resources, or a dimension of such mappings."""
+        """Parse a mapping with the keys of `SCALING`, or a dimension whose options are such mappings."""
         return self._mapping(node, path, f"with keys {', '.join(SCALING)}", self._scaling_key)
 
     def _mapping(self, node: Node, path: str, form: str, read: Callable[[Node, Any, str], Template]) -> Template:
-        """Parse a mapping, or a dimension of mappings.
+        """Parse a mapping, or a dimension whose options are mappings.
 
         Args:
             node: The mapping.
             path: Dotted key of the mapping.
-            form: The form of the mapping, for messages.
-            read: Parses the value of a key: takes the mapping, the key and the path of the value.
+            form: The expected form of the mapping, for messages.
+            read: Function that parses the value of one key, given the mapping, the key and the path of the value.
         """
         if node.value is None:
             return {}
@@ -122,12 +122,12 @@ class SpaceParser(ChainParser):
         """Parse the amount of a resource of one worker."""
         if not isinstance(resource, str) or not resource:
             return self.wrong_key(node, resource, path, "a resource's name must be text")
-        if resource.upper() in ("CPU", "GPU") and resource != resource.upper():  # Ray would wait for a custom resource forever
+        if resource.upper() in ("CPU", "GPU") and resource != resource.upper():  # Ray would wait forever for a custom resource of this name
             return self.wrong_key(node, resource, path, f"unknown resource; did you mean `{resource.upper()}`?")
         return self._scaling_value(node.value[resource], path, AMOUNT)
 
     def _scaling_value(self, node: Node, path: str, fragment: Fragment) -> Template:
-        """Parse a scalar, or a dimension of scalars. Every shape must be known in advance, so a range must have integers."""
+        """Parse a scalar, or a dimension of scalars. All shapes must be known before the sweep starts, so a range must be of integers."""
         kind = self.domain(node, path, "integers") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):
             return self.branches(node, path, str(kind), partial(self._scaling_value, fragment=fragment))

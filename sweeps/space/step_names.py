@@ -91,11 +91,11 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
 
 
 def required_parameters(step: str) -> list[str]:
-    """Return the parameters that a step of Ray Data has no default for; [] for other steps."""
+    """Return the names of the parameters that a step of Ray Data requires; [] for other steps."""
     return [name for name, fragment in RAY_STEPS.get(step, {}).items() if "default" not in fragment]
 
 
-NONE = "none"  # a chain without steps
+NONE = "none"  # the name of a chain without steps
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class Step:
 
     Attributes:
         name: One of `RAY_STEPS`, or a reference such as `sklearn.preprocessing:PowerTransformer`.
-        columns: "numeric", "categorical", "all" or a glob pattern; or a tuple of names and patterns. None for the step's default.
+        columns: The columns that the step changes: "numeric", "categorical", "all", a glob pattern, or a tuple of names and patterns. None
+            if the file names no columns; the step then uses its default.
         params: The other parameters.
         path: Dotted path of the parameters in the space file, for messages. "" in a sampled configuration.
     """
@@ -116,7 +117,7 @@ class Step:
 
     @property
     def short(self) -> str:
-        """Name without the module."""
+        """Name of the step without the module."""
         return self.name.rpartition(":")[2]
 
     def arguments(self) -> Mapping[str, Any]:

@@ -26,11 +26,13 @@ def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str
 
     Args:
         template: The template.
-        choose: Returns the key of a dimension's value.
-        known: Values chosen before, for conditions. The values chosen here are added.
+        choose: Function that returns the key of a dimension's value.
+        known: Values of the dimensions that were chosen earlier, by name. Conditions are evaluated with these values. The values that are
+            chosen here are added to this dict.
 
     Returns:
-        The filled template. ABSENT for an inactive dimension; lists, mappings and chains leave inactive dimensions out.
+        The filled template. If the template is an inactive dimension, its value `otherwise`, which is usually ABSENT. Lists, mappings
+        and chains leave out items that are ABSENT.
     """
     known = {} if known is None else known
     if isinstance(template, Dimension):
@@ -83,10 +85,11 @@ def dimensions(template: Template) -> Iterator[Dimension]:
 
 
 def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
-    """Return the option that contains each dimension.
+    """Find the option that contains each dimension. For a nested dimension, this is the innermost option.
 
     Returns:
-        For each dimension, by name: the name of the outer dimension and the key of its option. None if no option contains the dimension.
+        Maps the name of each dimension to a pair: the name of the outer dimension, and the key of the outer dimension's option. None in
+        place of the pair if no option contains the dimension.
     """
     outer: dict[str, tuple[str, Any] | None] = {}
 

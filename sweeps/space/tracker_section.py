@@ -26,7 +26,7 @@ class TrackerSpec:
     """
 
     name: str
-    options: dict[str, Any] = field(default_factory=dict, repr=False)  # they may hold a secret
+    options: dict[str, Any] = field(default_factory=dict, repr=False)  # options may hold a secret
 
 
 MLFLOW = TrackerSpec("mlflow")
@@ -37,7 +37,7 @@ def read_trackers(node: Node, roots: Iterable[Path], problems: Problems) -> tupl
     """Parse the trackers of a space file. Runs no user code.
 
     Args:
-        node: The section. Null means the default, MLflow.
+        node: The section. If the section is null, MLflow is the only tracker.
         roots: Folders to search for the user's modules before `sys.path`.
         problems: Collects the problems.
     """

@@ -4,16 +4,17 @@
         "loop": "train_func",               # the training loop; the default
         "backend": "torch",                 # the process group of its ranks: torch, xgboost, lightgbm or none (the default)
         "load": "load",                     # the function that loads a checkpoint's model; without it there is no bundle
-        "resume_files": ["latest.pt"],      # files of a checkpoint that only a resumed training needs; a bundle leaves them out
+        "resume_files": ["latest.pt"],      # files of a checkpoint that only a resumed training needs; a bundle omits these files
         "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."}},
-        "additional_parameters": False,     # True to allow other parameters; the default is False with `parameters`
+        "additional_parameters": False,     # True to allow other parameters; the default is False if there are `parameters`, else True
         "metrics": {"binary": ["valid-logloss"]},  # for each task: the metrics that the loop can report
         "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan` evaluates it
         "reads_numbers": True,              # True if every prepared column must be numeric
         "needs_label": True,                # True if the space file must have `data.label`
     }
 
-Earlier versions read a constant for each of these. The constants still work; `Space.notes` tells the user to replace them.
+Earlier versions of sweeps read one constant for each of these keys, such as `BACKEND`. The constants still work. A message in `Space.notes`
+tells the user to replace the constants.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ class TrainerDefinition:
         loop: The training loop, a function of the module.
         backend: The process group that the ranks need.
         load: The function of the module that loads a checkpoint's model. None if there is none.
-        resume_files: Names of files in a checkpoint that only a resumed training needs. A bundle leaves them out.
+        resume_files: Names of files in a checkpoint that only a resumed training needs. A bundle omits these files.
         parameters: A JSON Schema fragment for each parameter; see `parameter_schema`.
         additional_parameters: True if `params` may have other names too.
-        metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both.
+        metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both metrics.
         checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
         reads_numbers: True if every prepared column must be numeric.
         needs_label: True if the space file must have `data.label`.
-        constants: Names of the constants of earlier versions, if the module has them instead of the literal.
+        constants: Names of the module's constants of earlier versions, if the module has no literal; else ().
     """
 
     loop: str = "train_func"
@@ -96,7 +97,8 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
         roots: Folders that are searched before `sys.path`.
 
     Returns:
-        The definition. If the module has neither a literal nor a constant of earlier versions, a definition with the defaults.
+        The definition. If the module has neither a literal nor a constant of earlier versions, the definition allows any parameters, and
+        its other fields have their defaults.
 
     Raises:
         InputError: The literal breaks a rule. Every problem has its file, line and column.
@@ -160,7 +162,7 @@ def _problem(path: Path, node: ast.expr, key: str, text: str) -> Problem:
 
 
 def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
-    """Build a definition from the constants of earlier versions. A constant of the wrong type is ignored, as it was before."""
+    """Build a definition from the constants of earlier versions. A constant of the wrong type is ignored, as in those versions."""
     constants = {name: value for name in CONSTANTS if (value := references.literal(module, name, roots)) is not None}
     given = {CONSTANTS[name]: value for name, value in constants.items()}
     names = given.get("parameters")

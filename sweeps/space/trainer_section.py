@@ -14,7 +14,7 @@ from sweeps.space.synonyms import SKLEARN_LOOP, suggest
 from sweeps.space.trainer_definition import NAME, TrainerDefinition, definition_of, has_definition
 
 PACKAGE = "sweeps.trainers"
-# Libraries of estimators with `fit`. Users name these classes where a training loop belongs.
+# Libraries whose classes are estimators with a method `fit`. Some users write such a class in place of a training loop.
 ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 
@@ -33,9 +33,9 @@ class TrainerSection:
         started: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
 
     Attributes:
-        name: Name of the trainer or its loop, for messages.
+        name: Name of the built-in trainer, or the user's loop, for messages. "" after a problem.
         definition: Definition of the trainer, from the trainer's module.
-        notes: Deprecations, which still work but which the user should change.
+        notes: Messages about deprecated constants in the trainer's module. The constants still work, but the user should replace them.
     """
 
     def __init__(self, roots: tuple[Path, ...], problems: Problems, started: bool):
@@ -55,7 +55,7 @@ class TrainerSection:
         return trainer
 
     def _trainer(self, node: Node, at: Mark) -> TrainerSpec | None:
-        """Parse one of the forms of the section."""
+        """Parse the section, which is a name or a mapping. Return None after a problem."""
         if node.value is None:
             text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
             self.problems.add(at, "trainer", text)
@@ -79,7 +79,7 @@ class TrainerSection:
         definition = self._define(module)
         if keys.load and (other := keys.load.partition(":")[0]) != module:
             self._define(other, is_loop=False)
-        # The `TRAINER` literal gives defaults for missing keys of the mapping. The constants of earlier versions never did.
+        # The `TRAINER` literal gives defaults for missing keys of the mapping. The constants of earlier versions never gave defaults.
         literal = definition if definition is not None and not definition.constants else TrainerDefinition()
         backend = keys.backend if "backend" in node.value else literal.backend
         load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
@@ -127,7 +127,7 @@ class TrainerSection:
         try:
             definition = definition_of(module, self.roots)
         except InputError as e:
-            if self.started:  # the module may have had a dict of this name before sweeps read it
+            if self.started:  # the module may have used the name `TRAINER` before sweeps read this literal
                 return TrainerDefinition(additional_parameters=True)
             self.problems.extend(e.problems)
             return None
@@ -145,7 +145,7 @@ class TrainerSection:
         return path is not None and any(path.absolute().is_relative_to(root.absolute()) for root in self.roots)
 
     def _reference_problem(self, ref: str, key: str) -> str | None:
-        """Return what is wrong with `trainer.loop` or `trainer.load`, or None."""
+        """Return what is wrong with the reference in `trainer.loop` or `trainer.load`; None if no problem was found."""
         if key == "loop" and not self.started and self._is_estimator(ref):
             return f"`{ref}` is not a training loop; {SKLEARN_LOOP}"
         return references.problem(ref, self.roots)

@@ -33,7 +33,7 @@ def auto(value: Any) -> Any:
     """Return an integer of at least 1, or None for `auto`.
 
     Raises:
-        ValueError: The value is neither.
+        ValueError: The value is neither `auto` nor such an integer.
     """
     if value == "auto" and isinstance(value, str):
         return None
@@ -54,7 +54,7 @@ def plain_scalar(value: Any) -> Any:
 
 
 def size(value: Any) -> int:
-    """Return the bytes of a size such as `10GB`.
+    """Return the number of bytes of a size such as `10GB`.
 
     Raises:
         ValueError: The value is not a size.
@@ -69,7 +69,7 @@ def causes(value: Any) -> tuple[str, ...]:
     """Return the causes of failure that are retried: `lost`, and names of exception classes.
 
     Raises:
-        ValueError: The value is not a list of these.
+        ValueError: The value is not a list of `lost` and names of classes.
     """
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and CLASS_NAME.fullmatch(name) for name in value):
         raise ValueError("must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]")

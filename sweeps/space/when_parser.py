@@ -35,14 +35,14 @@ class InvalidValue(Exception):
 
 
 def read_term(dim: Dimension, node: Node) -> Term:
-    """Parse one key of a `when`: a value, a comparison, or a list of these. In a list, one item must be true.
+    """Parse the value of one key of a `when`: a value, a comparison, or a list of both. At least one item of a list must be true.
 
     Args:
         dim: The dimension that the key names.
         node: The value of the key.
 
     Raises:
-        InvalidValue: The node has another form, or can never be true.
+        InvalidValue: The node has another form, or a comparison that can never be true.
     """
     children = node.value if node.is_list else [node]
     if not children:
@@ -76,7 +76,7 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
 
 
 def _number(dim: Dimension, node: Node) -> tuple[str, float]:
-    """Return a value of a domain of numbers as a comparison."""
+    """Return the number that a dimension of numbers must equal, as a comparison with `==`."""
     value = node.value
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise InvalidValue('must be a number or a comparison such as "> 3"', node)
@@ -86,14 +86,14 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
 
 
 def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
-    """Return a comparison that can be true. Raise InvalidValue if no value of the dimension satisfies it."""
+    """Return a comparison unchanged. Raise InvalidValue if no value of the dimension satisfies the comparison."""
     if not possible(dim, [Term(dim.name, tests=(test,))]):
         raise InvalidValue(f"can never be true, because {dim.name} is {describe_values(dim)}", node)
     return test
 
 
 def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
-    """Return the keys of the options for which a comparison is true."""
+    """Return the keys of the options for which a comparison is true. Raise InvalidValue if there are no such options."""
     for option in dim.options:
         if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
             raise InvalidValue(f"a comparison needs options that are numbers, but {dim.name} has the option {say(option.value)}", node)
@@ -153,11 +153,12 @@ class WhenParser:
         self.parsed: dict[str, Dimension] = {}  # parsed dimensions
         self.started: set[str] = set()  # paths of all dimensions whose parsing has started, including invalid ones
         self.enclosing: list[str] = []  # paths of the dimensions that contain the current one
-        self._unresolved: list[tuple[Mark, str, str]] = []  # place, path and name of unknown dimensions
-        self._marks: dict[str, Mark] = {}  # place of each `when`, by dimension
+        # terms with an unknown dimension: place of the term, path of the dimension with the `when`, name of the unknown dimension
+        self._unresolved: list[tuple[Mark, str, str]] = []
+        self._marks: dict[str, Mark] = {}  # place of each `when`, by the name of its dimension
 
     def read(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
-        """Return the terms beside a domain. Return () if there are none, or after a problem.
+        """Parse the `when` beside a domain into terms. Return () if there is no `when`. Terms with a problem are left out.
 
         Args:
             node: The mapping with the domain.
@@ -203,7 +204,11 @@ class WhenParser:
         return None
 
     def conclude(self, outer: dict[str, tuple[str, Any] | None]) -> None:
-        """Add the problems that need all dimensions: unknown names, and conditions that can never be true."""
+        """Add the problems that can be found only after all dimensions are parsed: unknown names, and conditions that can never be true.
+
+        Args:
+            outer: The option that contains each dimension; see `enclosing_options`.
+        """
         for mark, path, name in self._unresolved:
             text = f"`when` may name only earlier dimensions; `{name}` comes later"
             if name not in self.parsed:

@@ -1,8 +1,8 @@
 """Parse YAML 1.2 into a tree of nodes with lines and columns.
 
 ruamel.yaml scans and parses. This module decides the value of a plain scalar by the core schema of YAML 1.2.2 (10.3.2): `1e-4` is a
-number, and `no` is a word. The tree is built from events, so a file cannot create Python objects. Parsing stops as soon as a limit below
-is exceeded.
+number, and `no` is a word. The tree is built from events, so a file cannot create Python objects. Parsing stops as soon as the text exceeds
+one of the limits `MAX_DEPTH` and `MAX_NODES`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sweeps.space.nodes import Mark, Node, scalar
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
-MAX_NODES = 10_000  # each alias counts as a copy, so a bomb is found before it is expanded
+MAX_NODES = 10_000  # each alias counts as a copy, so a file with nested aliases is refused before the aliases are expanded
 
 # Characters that YAML 1.2 does not allow in a file (5.1). The byte order mark is removed earlier.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Parts of ruamel's messages, and what to tell the user instead.
+# Maps parts of ruamel's messages to the text that the user sees instead.
 _MISTAKES = {
     "'\\t'": "a tab is not allowed as indentation or before a key or value; use spaces",
     "<stream end>": "a `[` or `{` is not closed",
@@ -83,7 +83,7 @@ def parse(text: str, source: str, override: bool = False) -> Node:
         override: True if the text is the value of a `--set`. Its nodes then have no lines, and an empty text is null.
 
     Raises:
-        InputError: The text breaks a rule. The error has only the first problem.
+        InputError: The text is not valid YAML 1.2, or breaks a rule of this module. The error has only the first problem.
     """
     start = Mark(source) if override else Mark(source, 1, 1)
     if bad := _UNPRINTABLE.search(text):
@@ -107,16 +107,16 @@ class _Builder:
     def __init__(self, text: str, source: str, override: bool):
         self.source, self.override = source, override
         self.events = iter(YAML(typ="safe", pure=True).parse(text))
-        self.open: list[Mark] = []  # the lists and mappings that have not ended
+        self.open: list[Mark] = []  # places of the lists and mappings that have not ended
         self.total = 0
-        self.anchors: dict[str, Node | None] = {}  # None until the node ends
+        self.anchors: dict[str, Node | None] = {}  # node of each anchor; None until the node has ended
 
     def mark(self, at: Any) -> Mark:
-        """Return the place of one of ruamel's marks."""
+        """Convert one of ruamel's marks into a place."""
         return Mark(self.source) if self.override else Mark(self.source, at.line + 1, at.column + 1)
 
     def place(self, e: MarkedYAMLError, end: int) -> Mark | None:
-        """Return the place of an error. An error at the end of the text has the place of the node that is open there."""
+        """Return the place of an error. If the error is at the end of the text, the place is where the unfinished node begins."""
         at = e.problem_mark or e.context_mark
         if at is None or e.context_mark is None or at.index < end:
             return self.mark(at) if at is not None else None
@@ -158,7 +158,13 @@ class _Builder:
         return node
 
     def _count(self, mark: Mark, size: int, height: int) -> None:
-        """Count the values of a node, and check its depth."""
+        """Add a node to the number of values, and check this number and the depth.
+
+        Args:
+            mark: Place of the node.
+            size: Number of values in the node.
+            height: Number of levels of lists and mappings in the node.
+        """
         self.total += size
         if self.total > MAX_NODES:
             raise _error(mark, f"the file has more than {MAX_NODES} values, the limit; each alias counts as a copy of its value")
@@ -175,14 +181,14 @@ class _Builder:
         return node
 
     def _list(self, mark: Mark) -> Node:
-        """Return a list, whose first event was read."""
+        """Return the node of a list. The list's start event was already read."""
         items = []
         while not isinstance(event := next(self.events), events.SequenceEndEvent):
             items.append(self._node(event))
         return Node(items, mark)
 
     def _mapping(self, mark: Mark) -> Node:
-        """Return a mapping, whose first event was read."""
+        """Return the node of a mapping. The mapping's start event was already read."""
         mapping = Node({}, mark)
         while not isinstance(event := next(self.events), events.MappingEndEvent):
             key, at = self._node(event), self.mark(event.start_mark)
