@@ -1,4 +1,4 @@
-"""Add the place of a sweep in MLflow to the sweep's result, and send MLflow the events that MLflow has missed."""
+"""Record in the sweep's result where MLflow has the sweep. Also send MLflow the events that it missed."""
 
 from __future__ import annotations
 

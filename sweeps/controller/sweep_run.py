@@ -81,7 +81,7 @@ class SweepRun:
     # Resume
 
     def resume(self, changed: bool) -> SweepResult | None:
-        """Open the study, and clean up after the last process. If the sweep is not new, call this before `run`.
+        """Open the study, and clean up what the previous driver process left behind. If the sweep is not new, call this before `run`.
 
         Args:
             changed: True if the limits have changed.

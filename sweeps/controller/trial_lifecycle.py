@@ -117,7 +117,7 @@ class TrialLifecycle:
 
         Args:
             trial: The trial's id.
-            state: State of the trial at its end. RUNNING means that the trial can be resumed.
+            state: State of the trial at its end. It is RUNNING if the trial was interrupted and can be resumed.
             error: Error with which the trial failed; None if it did not fail.
             reason: Reason why the trial was stopped; None if it was not stopped.
             final: Metrics of the finished model; None if the loop reported none.

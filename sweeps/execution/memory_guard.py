@@ -24,7 +24,7 @@ RANKS = ("ray::Worker",)
 
 
 def victim(used: int, total: int, threshold: float, held: dict[int, int]) -> int | None:
-    """Return the id of the process to kill: the one that holds the most memory. None if memory is not low, or without processes.
+    """Return the id of the process to kill: the one that holds the most memory. None if memory is not low or `held` is empty.
 
     Args:
         used: Used memory of the machine in bytes.

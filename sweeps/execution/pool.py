@@ -334,7 +334,7 @@ class _Pool:
         Args:
             trial_id: Id of the trial.
             attempt: Number of the attempt.
-            news: Message of the rank, whose step is the rung.
+            news: The rank's message. Its `step` is the rung.
 
         Returns:
             Whether the loop continues. False if the trial or this attempt has ended.
