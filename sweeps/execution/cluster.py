@@ -145,7 +145,7 @@ def start(folder: Path, cpus: int) -> None:
 
     Args:
         folder: The sweep's folder.
-        cpus: Number of CPUs that Ray is told it has.
+        cpus: Number of CPUs for `ray.init`.
 
     Raises:
         SweepsError: Ray did not start.

@@ -9,8 +9,9 @@ from typing import Any
 
 from sweeps.core.processes import is_alive
 from sweeps.core.resources import Shape
+from sweeps.execution.background import Background
 from sweeps.execution.messages import Ended
-from sweeps.execution.worker_pool import Background, WorkerPool
+from sweeps.execution.worker_pool import WorkerPool
 
 # Exceptions that Ray raises in a loop that reads data whose owner process was lost.
 DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")

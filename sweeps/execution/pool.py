@@ -20,6 +20,7 @@ import ray
 from sweeps.core import exit_causes
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State, Trial
+from sweeps.execution.background import Background
 from sweeps.execution.data_requests import Fits
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import Job, Labels, News, Past, Progress, Silence, Usage
@@ -27,7 +28,7 @@ from sweeps.execution.runner_slots import RunnerSlots
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.trial_progress import TrialProgress
-from sweeps.execution.worker_pool import Background, WorkerPool
+from sweeps.execution.worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sweeps.core.trial import State, Trial
 from sweeps.execution.messages import Silence, Stage
+from sweeps.execution.pool_worker import Worker
 from sweeps.execution.trial_progress import TrialProgress
-from sweeps.execution.worker_pool import Worker
 
 # A rank that exceeds a time limit gets this long to write its stack to its log, in seconds.
 STACKS_WITHIN = 2.0

@@ -18,12 +18,14 @@ from sweeps.core import exit_causes
 from sweeps.core.checkpoint_files import delete_checkpoint
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import LOST, State
+from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import Fits
 from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, News, Stage
+from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_logs import log_of
-from sweeps.execution.worker_pool import Background, CannotStart, Gang, Worker, WorkerLost, WorkerPool, describe
+from sweeps.execution.worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 

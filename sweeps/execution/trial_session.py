@@ -188,7 +188,7 @@ class TrialSession:
     def _continues_at_rung(self) -> bool:
         self._last_report = math.inf
         try:
-            news = self._news()
+            news = self.news()
             go_on: bool = ray.get(self.pool.at_rung.remote(self.assignment.trial.id, self.assignment.attempt, news))
             self._acknowledge(news)
             return go_on
@@ -205,11 +205,12 @@ class TrialSession:
 
         They are sent again with later messages until the pool acknowledges them.
         """
-        news = self._news()
+        news = self.news()
         sent = self.pool.tell.remote(self.assignment.trial.id, self.assignment.attempt, news)
         sent.future().add_done_callback(lambda answer: self._acknowledge(news) if answer.exception() is None else None)
 
-    def _news(self) -> News:
+    def news(self) -> News:
+        """Return everything that the pool has not acknowledged."""
         with self._lock:
             return News(self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints))
 
@@ -218,10 +219,6 @@ class TrialSession:
             self._acknowledged_step = max(self._acknowledged_step, news.step)
             self._reports = [r for r in self._reports if r.step > news.step]
             self._checkpoints = [c for c in self._checkpoints if c.step > news.step]
-
-    def last_news(self) -> News:
-        """Return the unacknowledged reports and checkpoints after the loop has ended."""
-        return self._news()
 
     def hurry(self, step: int) -> None:
         """Send the reports and checkpoints up to a step at once, or as soon as the loop reaches the step.

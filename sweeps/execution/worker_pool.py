@@ -12,19 +12,20 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
-from sweeps.core import exit_causes
 from sweeps.core.processes import is_alive
 from sweeps.core.resources import Shape
-from sweeps.execution import allocation, data_affinity, gangs, worker
-from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request, WorkerState
-from sweeps.execution.messages import Job, WorkerInfo
+from sweeps.execution import allocation, gangs, worker
+from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request
+from sweeps.execution.background import Background
+from sweeps.execution.messages import Job
+from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 
 log = logging.getLogger(__name__)
 
@@ -42,132 +43,6 @@ PLACED_WITHIN = 60.0
 FITS_WITHIN = 600.0
 # If trials take less than this on average, in seconds, a trial may use an idle worker with a larger fraction of a GPU than it needs.
 SHORT_TRIAL = 60.0
-
-
-class WorkerLost(Exception):
-    """Raised when a worker's process has died, or was killed.
-
-    Args:
-        reason: Text of the exception.
-        blameless: Whether the trial cannot be the cause, for example because the node was lost.
-    """
-
-    def __init__(self, reason: str, blameless: bool = False):
-        super().__init__(reason)
-        self.blameless = blameless
-
-
-class CannotStart(Exception):
-    """Raised when a worker failed with an exception while it started."""
-
-
-class Worker:
-    """The pool's state of one worker.
-
-    Attributes:
-        id: Id of the worker.
-        number: Number of the worker, in the order of starts.
-        resources: Name and amount of each resource that the worker holds.
-        node: Id of the worker's node.
-        phase: Phase of the worker.
-        used: Number that grows with each use.
-        cached: Keys and sizes of the data that the worker caches.
-        gang: Gang that the worker belongs to; None if it belongs to no gang.
-        actor: Handle of the worker's actor.
-        info: Description that the worker sent when it had started; None before.
-        lost: Exception that tells why the process has ended; None while it lives.
-        up: Future of `info`. It gets the exception `lost` if the process ends first.
-        gone: Set when the process has ended.
-        heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first.
-        calls: Calls that the worker has not received yet: number, method and arguments.
-        answers: Futures of calls that have not returned, by number.
-    """
-
-    def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
-        self.id, self.number = f"worker-{number:03d}", number
-        self.resources, self.node, self.used = resources, node, used
-        self.phase = Phase.BUSY
-        self.cached: data_affinity.Kept = ()
-        self.gang: Gang | None = None
-        self.actor: Any = None
-        self.info: WorkerInfo | None = None
-        self.lost: Exception | None = None
-        self.up: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
-        self.gone = asyncio.Event()
-        self.heartbeat: float | None = None
-        self.calls: asyncio.Queue[tuple[int, str, tuple[Any, ...]]] = asyncio.Queue()
-        self.answers: dict[int, asyncio.Future[None]] = {}
-        self._count = itertools.count()
-
-    def state(self) -> WorkerState:
-        """Return the state that `allocation.decide` needs."""
-        keys = frozenset(key.partition("|")[0] for key, _ in self.cached)
-        gang, rank = (self.gang.id, self.gang.workers.index(self)) if self.gang is not None else (None, 0)
-        return WorkerState(self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank)
-
-    async def call(self, method: str, *arguments: Any) -> None:
-        """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait until it returns.
-
-        Raises:
-            RuntimeError: The method raised an exception. The text of the error is the traceback.
-            WorkerLost: The worker died.
-        """
-        number = next(self._count)
-        self.answers[number] = answer = asyncio.get_running_loop().create_future()
-        self.calls.put_nowait((number, method, arguments))
-        try:
-            await answer
-        finally:
-            del self.answers[number]
-
-    def send(self, method: str, *arguments: Any) -> None:
-        """Call a method like `call`, but neither wait for it nor report its errors."""
-        self.calls.put_nowait((next(self._count), method, arguments))
-
-    def kill(self) -> None:
-        """Kill the process. Errors are ignored."""
-        with contextlib.suppress(Exception):
-            ray.kill(self.actor)
-
-
-class Gang:
-    """Workers that run one trial together.
-
-    Args:
-        number: Number of the gang.
-        workers: The workers, in any order.
-
-    Attributes:
-        id: Id of the gang.
-        workers: The workers, in the order of ranks.
-        ranks: Place of each worker, in the order of ranks.
-        connected: Whether the backend has connected the workers.
-        broken: Whether the gang must be disbanded before its workers run another trial.
-        disbanding: Task that disbands the gang; None before it is disbanded.
-    """
-
-    def __init__(self, number: int, workers: Sequence[Worker]):
-        known = [(w, w.node, w.info.gpus if w.info else (), w.number) for w in workers]
-        self.id = f"gang-{number:03d}"
-        self.workers = gangs.in_rank_order(known)
-        self.ranks = gangs.ranks_on([w.node for w in self.workers])
-        self.connected = False
-        self.broken = False
-        self.disbanding: asyncio.Task[None] | None = None
-
-
-class Background:
-    """Runs coroutines in the background and keeps references to their tasks, because the event loop keeps only weak references."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def __call__(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Start a coroutine and return its task."""
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 class WorkerPool:
@@ -195,7 +70,7 @@ class WorkerPool:
         self._gang_numbers = itertools.count(1)
         self._here = ray.get_runtime_context().get_node_id()
         self._seconds = (0, 0.0)  # Number of released gangs, and the sum of the seconds that their trials ran.
-        self.update_nodes()
+        self.update_nodes(ray.nodes())
 
     # ---- what trials need
 
@@ -226,7 +101,7 @@ class WorkerPool:
             again: Whether the trial was started before. Such trials are served first.
 
         Raises:
-            RuntimeError: The cluster is too small for the shape.
+            CannotStart: The cluster is too small for the shape.
         """
         workers: list[Worker] = await self._wait_for(Request(next(self._count), shape.total, shape, key, again=again))
         return workers
@@ -237,8 +112,7 @@ class WorkerPool:
         If this fails, the workers are released.
 
         Raises:
-            CannotStart: A new worker raised an exception.
-            RuntimeError: The backend could not connect the workers.
+            CannotStart: A new worker raised an exception, or the backend could not connect the workers.
             WorkerLost: A worker died.
         """
         try:
@@ -286,17 +160,12 @@ class WorkerPool:
         else:
             self._give_back(gang.workers)
 
-    def close(self, worker: Worker, kill: bool = False) -> None:
-        """Close a worker, which ends its process and frees its resources.
-
-        Args:
-            worker: The worker.
-            kill: Whether to kill the process without disbanding its gang first, because its loop may hang.
-        """
+    def close(self, worker: Worker) -> None:
+        """Close a worker after its gang is disbanded. This ends the process and frees its resources."""
         worker.phase = Phase.CLOSING
         if worker.gang is not None:
             worker.gang.broken = True
-        self.spawn(self._close(worker, kill))
+        self.spawn(self._close(worker))
 
     async def close_all(self, timeout: float) -> None:
         """Close all workers; kill those that take longer than `timeout` seconds."""
@@ -379,7 +248,8 @@ class WorkerPool:
             if request in too_large and (self._fixed is not None or time.monotonic() - since > FITS_WITHIN):
                 total = self.total
                 needs = ", ".join(f"{amount:g} {name} (there are {total.get(name, 0):g})" for name, amount in request.need.items())
-                granted.set_exception(RuntimeError(f"{request.shape} needs {needs}"))
+                waited = "" if self._fixed is not None else f" after waiting {FITS_WITHIN:.0f} s for nodes to join"
+                granted.set_exception(CannotStart(f"scaling: {request.shape} needs {needs}{waited}"))
 
     def _give_back(self, workers: Sequence[Worker]) -> None:
         for one in workers:
@@ -420,7 +290,7 @@ class WorkerPool:
             await self._disband(gang)
             if lost := next((one.lost for one in gang.workers if one.lost is not None), None):
                 raise lost from e
-            raise RuntimeError(f"the backend `{self.job.backend}` could not connect the workers: {e}") from e
+            raise CannotStart(f"trainer.backend: `{self.job.backend}` could not connect them: {describe(e)}") from e
         gang.connected = True
         log.info("%s connected %s in %.0f ms", gang.id, ", ".join(w.id for w in gang.workers), 1000 * (time.monotonic() - began))
 
@@ -497,14 +367,14 @@ class WorkerPool:
                 log.warning("%s is not up after %g s; an idle worker makes room", starting.id, PLACED_WITHIN)
                 self.close(min(idle, key=lambda w: w.used))
 
-    async def _close(self, worker: Worker, kill: bool) -> None:
-        if worker.gang is not None and not kill:
+    async def _close(self, worker: Worker) -> None:
+        if worker.gang is not None:
             await self._disband(worker.gang)
         self.lose(worker, WorkerLost("closed"))
 
     def reason_of(self, worker: Worker, error: RayError) -> WorkerLost:
         """Return why a worker is lost whose call failed with Ray's error."""
-        self.update_nodes()
+        self.update_nodes(ray.nodes())
         return WorkerLost(describe(error), blameless=worker.info is not None and worker.info.node not in self.nodes)
 
     def lose(self, worker: Worker, reason: Exception) -> None:
@@ -557,6 +427,8 @@ class WorkerPool:
         async def look(one: Worker) -> None:
             try:
                 await asyncio.wait_for(_result(one.actor.execute.remote(os.getpid)), DISBAND_WITHIN)
+            except TimeoutError:
+                self.lose(one, WorkerLost(f"{one.id} did not answer for {DISBAND_WITHIN:.0f} s while its gang was connected"))
             except Exception as e:
                 self.lose(one, WorkerLost(describe(e)))
 
@@ -573,7 +445,7 @@ class WorkerPool:
                     one.heartbeat = one.heartbeat and now
             last = now
             if self._fixed is None:
-                self.update_nodes()
+                self.update_nodes(await asyncio.get_running_loop().run_in_executor(None, ray.nodes))
                 self.serve()
             for one in list(self.workers.values()):
                 if (reason := self._reason_of_death(one, now)) is not None:
@@ -589,9 +461,13 @@ class WorkerPool:
             return WorkerLost(f"no heartbeat for {now - one.heartbeat:.0f} s (limits.heartbeat_timeout)", blameless=True)
         return None
 
-    def update_nodes(self) -> None:
-        """Update `nodes` from Ray's list of nodes that are alive."""
-        alive = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+    def update_nodes(self, found: Sequence[Mapping[str, Any]]) -> None:
+        """Update `nodes`.
+
+        Args:
+            found: All nodes, as `ray.nodes` returns them.
+        """
+        alive = {node["NodeID"]: node["Resources"] for node in found if node["Alive"]}
         if self._fixed is not None:
             self.nodes = {next(iter(alive)): self._fixed}
         else:
@@ -642,14 +518,3 @@ async def _result(reference: Any) -> Any:
 def _sum(amounts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for amount in amounts for name in amount)
     return {name: sum(amount.get(name, 0.0) for amount in amounts) for name in names}
-
-
-def describe(error: BaseException | None) -> str:
-    """Return an error as one line, without Ray's colors and addresses. If Ray has wrapped another exception, describe that one."""
-    if isinstance(error, (WorkerLost, CannotStart)):
-        return str(error)
-    cause = getattr(error, "cause", None) or error
-    if (died := exit_causes.exit_cause(error)) is not None:
-        return died
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    return f"{type(cause).__name__}: {lines[-1] if lines else ''}".rstrip(": ")

@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -185,7 +186,7 @@ class WorkerRuntime:
         wear = isolation.wear()
         self._first_wear = self._first_wear or wear
         broken = left.broken or isolation.worn(self._first_wear, wear)
-        return replace(ended, news=session.last_news(), broken=broken, disconnected=membership.lost_its_group())
+        return replace(ended, news=session.news(), broken=broken, disconnected=membership.lost_its_group())
 
     def _keep_caches(self, assignment: Assignment) -> None:
         for key in self._caches.keys() - set(assignment.cached):
@@ -246,7 +247,7 @@ class WorkerRuntime:
         call = self.pool.listen.remote(self.worker)
         while True:
             ready, _ = ray.wait([call], timeout=NEWS_EVERY)
-            with contextlib.suppress(ray.exceptions.RayError):  # The pool has died, so Ray will end this process soon.
+            try:
                 if ready:
                     received = ray.get(call)
                     call = self.pool.listen.remote(self.worker)
@@ -258,6 +259,8 @@ class WorkerRuntime:
                 last = session
                 if session is not None:
                     session.check_silence()
+            except ray.exceptions.RayError:  # The pool has died, so Ray will end this process soon.
+                time.sleep(NEWS_EVERY)
             if (log := self._log) is not None:
                 trial_logs.shorten(log)
 

@@ -13,8 +13,10 @@ import pytest
 from sweeps.core.resources import Shape
 from sweeps.execution import worker_pool
 from sweeps.execution.allocation import Phase
+from sweeps.execution.background import Background
 from sweeps.execution.messages import Job, WorkerInfo
-from sweeps.execution.worker_pool import Background, CannotStart, Gang, Worker, WorkerLost, WorkerPool
+from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost
+from sweeps.execution.worker_pool import WorkerPool
 from tests.execution.driving import job
 
 ONE, TWO = Shape(1, (("CPU", 1.0),)), Shape(2, (("CPU", 1.0),))
@@ -209,7 +211,7 @@ def test_a_canceled_trial_gives_its_workers_back(fake):
 
 def test_a_request_that_never_fits_is_refused_and_names_what_there_is(fake):
     async def scene(pool: WorkerPool) -> None:
-        with pytest.raises(RuntimeError, match=r"2 workers × 1 CPU needs 2 CPU \(there are 1\)"):
+        with pytest.raises(CannotStart, match=r"scaling: 2 workers × 1 CPU needs 2 CPU \(there are 1\)"):
             await lease(pool, TWO)
 
     play(scene, CPU=1.0)

@@ -1,0 +1,139 @@
+"""Workers and gangs, as the pool knows them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+
+from sweeps.core import exit_causes
+from sweeps.execution import data_affinity, gangs
+from sweeps.execution.allocation import Phase, WorkerState
+from sweeps.execution.messages import WorkerInfo
+
+
+class WorkerLost(Exception):
+    """Raised when a worker's process has died, or was killed.
+
+    Args:
+        reason: Text of the exception.
+        blameless: Whether the trial cannot be the cause, for example because the node was lost.
+    """
+
+    def __init__(self, reason: str, blameless: bool = False):
+        super().__init__(reason)
+        self.blameless = blameless
+
+
+class CannotStart(Exception):
+    """Raised when the workers of a trial cannot start: a worker raises an exception, none fits, or the backend fails to connect them."""
+
+
+class Worker:
+    """The pool's state of one worker.
+
+    Attributes:
+        id: Id of the worker.
+        number: Number of the worker, in the order of starts.
+        resources: Name and amount of each resource that the worker holds.
+        node: Id of the worker's node.
+        phase: Phase of the worker.
+        used: Number that grows with each use.
+        cached: Keys and sizes of the data that the worker caches.
+        gang: Gang that the worker belongs to; None if it belongs to no gang.
+        actor: Handle of the worker's actor.
+        info: Description that the worker sent when it had started; None before.
+        lost: Exception that tells why the process has ended; None while it lives.
+        up: Future of `info`. It gets the exception `lost` if the process ends first.
+        gone: Set when the process has ended.
+        heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first.
+        calls: Calls that the worker has not received yet: number, method and arguments.
+        answers: Futures of calls that have not returned, by number.
+    """
+
+    def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
+        self.id, self.number = f"worker-{number:03d}", number
+        self.resources, self.node, self.used = resources, node, used
+        self.phase = Phase.BUSY
+        self.cached: data_affinity.Kept = ()
+        self.gang: Gang | None = None
+        self.actor: Any = None
+        self.info: WorkerInfo | None = None
+        self.lost: Exception | None = None
+        self.up: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
+        self.gone = asyncio.Event()
+        self.heartbeat: float | None = None
+        self.calls: asyncio.Queue[tuple[int, str, tuple[Any, ...]]] = asyncio.Queue()
+        self.answers: dict[int, asyncio.Future[None]] = {}
+        self._count = itertools.count()
+
+    def state(self) -> WorkerState:
+        """Return the state that `allocation.decide` needs."""
+        keys = frozenset(key.partition("|")[0] for key, _ in self.cached)
+        gang, rank = (self.gang.id, self.gang.workers.index(self)) if self.gang is not None else (None, 0)
+        return WorkerState(self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank)
+
+    async def call(self, method: str, *arguments: Any) -> None:
+        """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait until it returns.
+
+        Raises:
+            RuntimeError: The method raised an exception. The text of the error is the traceback.
+            WorkerLost: The worker died.
+        """
+        number = next(self._count)
+        self.answers[number] = answer = asyncio.get_running_loop().create_future()
+        self.calls.put_nowait((number, method, arguments))
+        try:
+            await answer
+        finally:
+            del self.answers[number]
+
+    def send(self, method: str, *arguments: Any) -> None:
+        """Call a method like `call`, but neither wait for it nor report its errors."""
+        self.calls.put_nowait((next(self._count), method, arguments))
+
+    def kill(self) -> None:
+        """Kill the process. Errors are ignored."""
+        with contextlib.suppress(Exception):
+            ray.kill(self.actor)
+
+
+class Gang:
+    """Workers that run one trial together.
+
+    Args:
+        number: Number of the gang.
+        workers: The workers, in any order.
+
+    Attributes:
+        id: Id of the gang.
+        workers: The workers, in the order of ranks.
+        ranks: Place of each worker, in the order of ranks.
+        connected: Whether the backend has connected the workers.
+        broken: Whether the gang must be disbanded before its workers run another trial.
+        disbanding: Task that disbands the gang; None before it is disbanded.
+    """
+
+    def __init__(self, number: int, workers: Sequence[Worker]):
+        known = [(w, w.node, w.info.gpus if w.info else (), w.number) for w in workers]
+        self.id = f"gang-{number:03d}"
+        self.workers = gangs.in_rank_order(known)
+        self.ranks = gangs.ranks_on([w.node for w in self.workers])
+        self.connected = False
+        self.broken = False
+        self.disbanding: asyncio.Task[None] | None = None
+
+
+def describe(error: BaseException | None) -> str:
+    """Return an error as one line, without Ray's colors and addresses. If Ray has wrapped another exception, describe that one."""
+    if isinstance(error, (WorkerLost, CannotStart)):
+        return str(error)
+    cause = getattr(error, "cause", None) or error
+    if (died := exit_causes.exit_cause(error)) is not None:
+        return died
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return f"{type(cause).__name__}: {lines[-1] if lines else ''}".rstrip(": ")
