@@ -93,9 +93,9 @@ def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
 
 
 def test_a_node_without_the_folder_is_named(tmp_path):
-    problems = cluster.unseen(tmp_path, {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None})
+    problems = cluster.storage_problems(tmp_path, {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None})
     assert [p.place for p in problems] == ["--dir", "--address"]
-    assert cluster.unseen(tmp_path, {"10.0.0.2": False}, "bundle")[0].place == "bundle"
+    assert cluster.storage_problems(tmp_path, {"10.0.0.2": False}, "bundle")[0].place == "bundle"
     assert f"{tmp_path} is not the same folder on node 10.0.0.2" in problems[0].text and "every node shares" in problems[0].text
     assert "10.0.0.3 did not answer" in problems[1].text
 

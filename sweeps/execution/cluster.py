@@ -163,11 +163,11 @@ def start(folder: Path, cpus: int) -> None:
             late, last = "timed out" in str(e).lower(), limit == START_WITHIN[-1]
             why = _in_a_line(e).rstrip(".")
             if not late:
-                raise SweepsError(f"Ray has not started: {why}{_to_go_on(folder)}") from e
+                raise SweepsError(f"Ray has not started: {why}{_resume_hint(folder)}") from e
             if last:
                 tried = ", nor within ".join(f"{seconds:g} s" for seconds in START_WITHIN)
                 advice = "the machine may be short of CPU or memory: end other programs, then try again"
-                raise SweepsError(f"Ray has not started within {tried}: {why}; {advice}{_to_go_on(folder)}") from e
+                raise SweepsError(f"Ray has not started within {tried}: {why}; {advice}{_resume_hint(folder)}") from e
         _end_ray(before)
 
 
@@ -265,7 +265,7 @@ def _end_ray(before: set[int]) -> None:
     psutil.wait_procs(left, END_WITHIN)
 
 
-def _to_go_on(folder: Path) -> str:
+def _resume_hint(folder: Path) -> str:
     """Return the end of a message about a failure of Ray: how to resume the sweep; "" if nothing has been recorded."""
     return f"; everything recorded is safe. To continue: {resume_command(folder)}" if (folder / "space.yaml").is_file() else ""
 
@@ -291,8 +291,8 @@ class _Watch(threading.Thread):
     def run(self) -> None:
         while not self.over.wait(LOOK_EVERY):
             for name, process in self.vital.items():
-                if not _lives(process) and not self.over.is_set():
-                    os.write(2, f"Ray has died ({name}){_to_go_on(self.folder)}\n".encode())
+                if not _is_running(process) and not self.over.is_set():
+                    os.write(2, f"Ray has died ({name}){_resume_hint(self.folder)}\n".encode())
                     os._exit(1)
 
     def end(self) -> None:
@@ -308,7 +308,7 @@ def _tracks(process: psutil.Process) -> bool:
         return False
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -449,11 +449,11 @@ def check_storage(folder: Path) -> None:
     Raises:
         InputError: A node does not share the folder or did not answer. The error names each of these nodes.
     """
-    if problems := unseen(folder.parent, who_sees(folder / ORIGIN)):
+    if problems := storage_problems(folder.parent, read_on_nodes(folder / ORIGIN)):
         raise InputError(problems)
 
 
-def who_sees(file: Path) -> dict[str, bool | None]:
+def read_on_nodes(file: Path) -> dict[str, bool | None]:
     """Check on each node whether it can read this file with the same content.
 
     Returns:
@@ -467,7 +467,7 @@ def who_sees(file: Path) -> dict[str, bool | None]:
 
     expected = file.read_bytes()
     asked = {}
-    look = ray.remote(num_cpus=0, max_retries=0)(_sees)
+    look = ray.remote(num_cpus=0, max_retries=0)(_has_content)
     for node in ray.nodes():
         if node["Alive"]:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -482,7 +482,7 @@ def who_sees(file: Path) -> dict[str, bool | None]:
     return seen
 
 
-def _sees(file: str, expected: bytes) -> bool:
+def _has_content(file: str, expected: bytes) -> bool:
     """Return whether a file exists on this node and has the expected content."""
     try:
         return Path(file).read_bytes() == expected
@@ -490,12 +490,12 @@ def _sees(file: str, expected: bytes) -> bool:
         return False
 
 
-def unseen(shared: Path, seen: dict[str, bool | None], place: str = "--dir") -> list[Problem]:
+def storage_problems(shared: Path, seen: dict[str, bool | None], place: str = "--dir") -> list[Problem]:
     """Return one problem for each node that does not share a folder or did not answer.
 
     Args:
         shared: The folder.
-        seen: Result of `who_sees`.
+        seen: Result of `read_on_nodes`.
         place: Option that the problems name.
     """
     problems = []

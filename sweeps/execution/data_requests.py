@@ -19,7 +19,7 @@ DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "R
 LOST_WITHIN = 2.0
 
 
-async def _seen(data_actor: Any) -> int | None:
+async def _local_pid(data_actor: Any) -> int | None:
     """Return the process id of the data actor; None if the actor runs on another machine."""
     pid = await data_actor.pid.remote()
     return pid if is_alive(pid) else None
@@ -43,7 +43,7 @@ class Fits:
 
     def configure(self, data_actor: Any) -> None:
         """Set the data actor. All other methods wait until this is called."""
-        self.data_actor, self._pid = data_actor, asyncio.ensure_future(_seen(data_actor))
+        self.data_actor, self._pid = data_actor, asyncio.ensure_future(_local_pid(data_actor))
         self._known.set()
 
     async def lost(self, within: float = LOST_WITHIN) -> bool:
@@ -58,7 +58,7 @@ class Fits:
             await asyncio.sleep(0.05)
         return pid is not None and not is_alive(pid)
 
-    async def caused(self, failed: Sequence[Ended]) -> bool:
+    async def caused_failure(self, failed: Sequence[Ended]) -> bool:
         """Return whether the loss of the data actor made an attempt fail.
 
         Args:
@@ -66,7 +66,7 @@ class Fits:
         """
         return (not failed or any(name in (e.error or "") for e in failed for name in DATA_LOST)) and await self.lost()
 
-    async def ahead(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
+    async def fit_before_trials(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
         """Fit chains before the first trial; see `Pool.prefit`."""
         await self._known.wait()
         if warm and not any([await self.data_actor.runs_tasks.remote(chain) for _, chain in fits]):

@@ -205,7 +205,7 @@ def _dtype(torch: Any, name: str) -> Any:
 
 @dataclass
 class Left:
-    """State that a trial has left in the process. `apart` fills it in when the trial has ended.
+    """State that a trial has left in the process. `isolated` fills it in when the trial has ended.
 
     Attributes:
         threads: Threads that the trial started and that are still running.
@@ -217,7 +217,7 @@ class Left:
 
 
 @contextlib.contextmanager
-def apart(mark: str = "") -> Iterator[Left]:
+def isolated(mark: str = "") -> Iterator[Left]:
     """Run a trial in the block, then reset the process to its state before the trial.
 
     Args:
@@ -231,7 +231,7 @@ def apart(mark: str = "") -> Iterator[Left]:
     if mark:
         child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
     left, running = Left(), set(threading.enumerate())
-    bounds, standing = (sys.getrecursionlimit(), sys.getswitchinterval()), _standing()
+    bounds, scheduling = (sys.getrecursionlimit(), sys.getswitchinterval()), _scheduling_of_threads()
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
     mask, limits, known, watching = _umask(), _limits(), dict(vars(builtins)), (sys.gettrace(), sys.getprofile())
     modules, functions, finders = dict(sys.modules), _functions(), list(sys.meta_path)
@@ -260,7 +260,7 @@ def apart(mark: str = "") -> Iterator[Left]:
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         left.threads = leaked_threads.left(running)
         why = (
-            *(_stand_as(standing), _put_back_limits(limits), _put_back_handlers(handlers)),
+            *(_restore_scheduling(scheduling), _put_back_limits(limits), _put_back_handlers(handlers)),
             *(_closed(streams), _tensorflow_cluster(), leaked_threads.of_the_user(left.threads)),
         )
         left.broken = next(filter(None, why), None)
@@ -292,7 +292,7 @@ def apart(mark: str = "") -> Iterator[Left]:
 
 
 @dataclass(frozen=True)
-class _Standing:
+class _Scheduling:
     """How the operating system schedules a thread.
 
     Attributes:
@@ -306,22 +306,22 @@ class _Standing:
     policy: tuple[int, int] | None
 
 
-def _standing_of(tid: int) -> _Standing:
+def _scheduling_of(tid: int) -> _Scheduling:
     policy = (os.sched_getscheduler(tid), os.sched_getparam(tid).sched_priority) if hasattr(os, "sched_getscheduler") else None
     cpus = frozenset(os.sched_getaffinity(tid)) if hasattr(os, "sched_getaffinity") else frozenset()
-    return _Standing(os.getpriority(os.PRIO_PROCESS, tid), cpus, policy)
+    return _Scheduling(os.getpriority(os.PRIO_PROCESS, tid), cpus, policy)
 
 
-def _standing() -> dict[int, _Standing]:
+def _scheduling_of_threads() -> dict[int, _Scheduling]:
     """Return the scheduling of this thread and of the process's main thread, by thread id."""
-    return {tid: _standing_of(tid) for tid in {threading.get_native_id(), os.getpid()}}
+    return {tid: _scheduling_of(tid) for tid in {threading.get_native_id(), os.getpid()}}
 
 
-def _stand_as(before: dict[int, _Standing]) -> str | None:
+def _restore_scheduling(before: dict[int, _Scheduling]) -> str | None:
     """Restore the process's CPU scheduling. Return the reason as text if the system refuses, else None."""
     try:
         for tid, was in before.items():
-            now = _standing_of(tid)
+            now = _scheduling_of(tid)
             if was.policy is not None and now.policy != was.policy:
                 os.sched_setscheduler(tid, was.policy[0], os.sched_param(was.policy[1]))
             if now.nice != was.nice:
@@ -557,11 +557,11 @@ def empty_cuda() -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-# ---- wear
+# ---- resources in use
 
 
 @dataclass(frozen=True)
-class Wear:
+class ProcessUse:
     """Resources that a process uses.
 
     Attributes:
@@ -575,13 +575,13 @@ class Wear:
     threads: int
 
 
-def wear() -> Wear:
+def process_use() -> ProcessUse:
     """Return the resources that this process uses now."""
     process = psutil.Process()
-    return Wear(process.memory_info().rss, process.num_fds() if hasattr(process, "num_fds") else 0, process.num_threads())
+    return ProcessUse(process.memory_info().rss, process.num_fds() if hasattr(process, "num_fds") else 0, process.num_threads())
 
 
-def worn(first: Wear, now: Wear) -> str | None:
+def excess_growth(first: ProcessUse, now: ProcessUse) -> str | None:
     """Return which resource of a worker grew too much, as text; None if none did.
 
     Args:

@@ -256,7 +256,7 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
     began, shown, found = time.monotonic(), _shown(tracking), None
     while not (there := answers(tracking, max(LOOK_EVERY, began + within - time.monotonic()))) and time.monotonic() - began < within:
         time.sleep(LOOK_EVERY)
-    while there and (found := _noted(folder, shown)) is None and time.monotonic() - began < made_within:
+    while there and (found := _recorded_run(folder, shown)) is None and time.monotonic() - began < made_within:
         time.sleep(LOOK_EVERY)
     if there and found is not None and (file := _file_of(tracking)) is not None and not file.exists():
         say(f"MLflow's database {file} is not on this node")
@@ -274,7 +274,7 @@ def _shown(tracking: str) -> str:
     return without_password(tracking)
 
 
-def _noted(folder: Path, shown: str) -> dict[str, str] | None:
+def _recorded_run(folder: Path, shown: str) -> dict[str, str] | None:
     """Return what the tracker has written to the trial's folder; None if it has written nothing, or the run is on another server."""
     try:
         noted = json.loads((folder / MLFLOW_RUN).read_text())
@@ -433,7 +433,7 @@ def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
 
 
 class _Settings:
-    """MLflow's settings in this process before a trial. `isolation.apart` restores environment variables."""
+    """MLflow's settings in this process before a trial. `isolation.isolated` restores environment variables."""
 
     def __init__(self) -> None:
         self.tracking: str | None = None

@@ -190,7 +190,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class News:
+class RankUpdate:
     """Reports and checkpoints of one rank that the pool has not acknowledged yet.
 
     Attributes:
@@ -220,7 +220,7 @@ class Ended:
         refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
         final: Metrics of the finished model that the loop passed to `Current.report_final`.
         retry: Whether `limits.retry_on` names the exception.
-        news: Reports and checkpoints that the pool has not acknowledged.
+        update: Reports and checkpoints that the pool has not acknowledged.
     """
 
     rank: int
@@ -232,7 +232,7 @@ class Ended:
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
     retry: bool = False
-    news: News | None = None
+    update: RankUpdate | None = None
 
 
 @dataclass(frozen=True)

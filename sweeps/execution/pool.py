@@ -23,7 +23,7 @@ from sweeps.core.trial import State, Trial
 from sweeps.execution.background import Background
 from sweeps.execution.data_requests import Fits
 from sweeps.execution.memory_guard import MONITOR, Guard
-from sweeps.execution.messages import Job, Labels, News, Past, Progress, Silence, Usage
+from sweeps.execution.messages import Job, Labels, Past, Progress, RankUpdate, Silence, Usage
 from sweeps.execution.runner_slots import RunnerSlots
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
@@ -96,7 +96,7 @@ class _Pool:
         Raises:
             InputError: A chain cannot be fitted. If several cannot, the error is that of the first.
         """
-        await self.fits.ahead(fits, warm)
+        await self.fits.fit_before_trials(fits, warm)
 
     async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
         """Start a trial, or continue one.
@@ -122,7 +122,7 @@ class _Pool:
         if running.stopped:
             self.trials.pop(running.trial.id, None)
 
-    async def answer(self, trial_id: str, step: int, go_on: bool) -> None:
+    async def answer(self, trial_id: str, step: int, continues: bool) -> None:
         """Pass the driver's decision at a rung to the ranks of a trial. Ignored if the trial does not wait at this step.
 
         If a trial continues at a perturbation step and others wait for workers, its ranks stop and the trial queues for workers again.
@@ -130,12 +130,12 @@ class _Pool:
         Args:
             trial_id: Id of the trial.
             step: Step of the rung.
-            go_on: Whether the trial continues.
+            continues: Whether the trial continues.
         """
         running = self.trials.get(trial_id)
         if running is not None and running.awaits(step):
-            running.yields = go_on and step in self.job.milestones and self.workers.has_queue
-            running.decide(step, go_on and not running.yields)
+            running.yields = continues and step in self.job.milestones and self.workers.has_queue
+            running.decide(step, continues and not running.yields)
 
     async def renew(self, trial: Trial, step: int, past: Past) -> None:
         """Continue a trial that waits at a perturbation step with other parameters, in a new attempt.
@@ -156,7 +156,7 @@ class _Pool:
         running = self.trials.get(trial_id)
         if running is None:
             return
-        running.progress.on_record()
+        running.progress.mark_recorded()
         self.driver.delete_unneeded(running)
         running.stop()
         if running.progress.state is not None:
@@ -218,14 +218,14 @@ class _Pool:
         running = self.trials[trial_id]
         if running.runner:
             running.progress.repeat()
-        self.runners.came(name, slots, running.follower)
+        self.runners.add(name, slots, running.follower)
         running.runner, running.follower = running.runner + 1, name
         running.changed.set()
         return running.runner
 
     async def detach(self, name: str) -> None:
         """Remove a runner that Tune has ended."""
-        self.runners.went(name)
+        self.runners.remove(name)
 
     async def advance(self, trial_id: str, runner: int) -> Progress:
         """Wait for progress of a trial: its end, a rung that waits for a decision, a checkpoint, or new reports.
@@ -241,21 +241,21 @@ class _Pool:
         """
         running = self.trials[trial_id]
         progress = running.progress
-        progress.on_record()  # Tune calls again only after the driver has recorded the last progress.
+        progress.mark_recorded()  # Tune calls again only after the driver has recorded the last progress.
         self.driver.delete_unneeded(running)
         since = time.monotonic()
         while running.runner == runner and not progress.urgent:
             left = PROGRESS_EVERY - (time.monotonic() - since)
-            if progress.unheard and left <= 0:
+            if progress.has_undelivered and left <= 0:
                 break
             running.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(running.changed.wait(), max(left, 0.05) if progress.unheard else None)
+                await asyncio.wait_for(running.changed.wait(), max(left, 0.05) if progress.has_undelivered else None)
         if progress.state is not None and running.runner == runner:
             await self.runners.complete(lambda: self.stopping is None and any(not other.runner for other in self.trials.values()))
         if running.runner != runner:
             return Progress()
-        return progress.hear(running.spent())
+        return progress.next_progress(running.spent())
 
     async def checkpoint_step(self, trial_id: str) -> int:
         """Return the step of the latest complete checkpoint of a running trial; 0 if it has none."""
@@ -314,11 +314,11 @@ class _Pool:
             raise RuntimeError("this attempt has ended")
         return await running.exchange(rank, number, value)
 
-    async def tell(self, trial_id: str, attempt: int, news: News) -> None:
+    async def tell(self, trial_id: str, attempt: int, update: RankUpdate) -> None:
         """Record a message of a rank. Messages of earlier attempts and of ended trials are ignored."""
         running = self.trials.get(trial_id)
         if running is not None:
-            self.driver.record(running, attempt, news)
+            self.driver.record(running, attempt, update)
 
     async def silent(self, trial_id: str, attempt: int, silence: Silence) -> None:
         """Record that a rank has not reported for a long time."""
@@ -327,7 +327,7 @@ class _Pool:
             log.warning("trial %s: %s", trial_id, silence)
             running.silent[silence.rank] = silence
 
-    async def at_rung(self, trial_id: str, attempt: int, news: News) -> bool:
+    async def at_rung(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung. All ranks get the same decision.
 
         The driver is asked when rank 0 has reached the rung, or, with PBT, when all ranks have.
@@ -335,21 +335,21 @@ class _Pool:
         Args:
             trial_id: Id of the trial.
             attempt: Number of the attempt.
-            news: The rank's message. Its `step` is the rung.
+            update: The rank's message. Its `step` is the rung.
 
         Returns:
             Whether the loop continues. False if the trial or this attempt has ended.
         """
         running = self.trials.get(trial_id)
-        if running is None or not self.driver.record(running, attempt, news):
+        if running is None or not self.driver.record(running, attempt, update):
             return False
-        decision = running.decision(news.step)
+        decision = running.decision(update.step)
         running.look_at_rungs(together=bool(self.job.milestones))
         since, began = time.monotonic(), running.began
-        go_on = await asyncio.shield(decision)
-        if news.rank == 0 and began is not None and running.began == began:  # The time of the decision does not count.
+        continues = await asyncio.shield(decision)
+        if update.rank == 0 and began is not None and running.began == began:  # The time of the decision does not count.
             running.began += time.monotonic() - since
-        return go_on
+        return continues
 
 
 _remote: Any = ray.remote  # Ray's types lack `max_concurrency`.

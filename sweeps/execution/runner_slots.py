@@ -29,7 +29,7 @@ class RunnerSlots:
         self.slots: int | None = None
         self.changed = asyncio.Event()
 
-    def came(self, runner: str, slots: int, before: str | None) -> None:
+    def add(self, runner: str, slots: int, before: str | None) -> None:
         """Record that a runner starts to follow a trial.
 
         Args:
@@ -44,7 +44,7 @@ class RunnerSlots:
         self.up.add(runner)
         self.changed.set()
 
-    def went(self, runner: str) -> None:
+    def remove(self, runner: str) -> None:
         """Record that Tune has ended a runner."""
         self.up.discard(runner)
         self.changed.set()

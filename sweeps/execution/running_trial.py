@@ -36,7 +36,7 @@ class RunningTrial:
         failures: Number of failed attempts that count towards `limits.max_failures`.
         blameless: Number of attempts since the latest report that were lost for a cause outside the trial.
         silent: Latest notice of each rank that has not reported for a long time.
-        heard: Time of the latest message of each rank in this attempt, by the monotonic clock.
+        last_update: Time of the latest message of each rank in this attempt, by the monotonic clock.
         yields: Whether the ranks are stopping at a perturbation step, from which another attempt continues.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
         task: Background task that runs the trial; None before it starts.
@@ -55,7 +55,7 @@ class RunningTrial:
         self.began: float | None = None
         self.failures = self.blameless = 0
         self.silent: dict[int, Silence] = {}
-        self.heard: dict[int, float] = {}
+        self.last_update: dict[int, float] = {}
         self.yields = False
         self.task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()
@@ -64,7 +64,7 @@ class RunningTrial:
 
     def begin_attempt(self) -> int:
         """Start a new attempt and return its number."""
-        self.silent, self.heard, self._exchanges = {}, {}, {}
+        self.silent, self.last_update, self._exchanges = {}, {}, {}
         self.resumed = asyncio.get_running_loop().create_future()
         return self.progress.begin()
 
@@ -102,7 +102,7 @@ class RunningTrial:
             return []
         late = {rank: silence for rank, silence in self.silent.items() if silence.seconds >= limit}
         for rank in set(range(workers)) - set(late):
-            quiet = now - max(self.heard.get(rank, 0.0), self.began)
+            quiet = now - max(self.last_update.get(rank, 0.0), self.began)
             if not self.progress.has_ended(rank) and quiet > limit + STACKS_WITHIN:
                 late[rank] = Silence(rank, quiet)
         return [late[rank] for rank in sorted(late)]
@@ -119,9 +119,9 @@ class RunningTrial:
         """Return whether the ranks wait for the driver's decision at this rung, and mark the rung as decided."""
         return self.progress.answered(step) and not self.decisions[step].done()
 
-    def decide(self, step: int, go_on: bool) -> None:
+    def decide(self, step: int, continues: bool) -> None:
         """Pass the decision at a rung to all ranks: True to continue."""
-        self.decisions[step].set_result(go_on)
+        self.decisions[step].set_result(continues)
 
     def look_at_rungs(self, together: bool) -> None:
         """Update the rungs after a rank has reached a rung or has ended.
@@ -140,8 +140,8 @@ class RunningTrial:
                 continue
             if progress.has_ended(0):  # Rank 0 never reaches this step: the ranks report unequally often.
                 decision.set_result(False)
-            elif progress.together_at(step) if together else progress.has_come(0, step):
-                progress.waits_at(step)
+            elif progress.all_have_reached(step) if together else progress.has_reached(0, step):
+                progress.wait_at(step)
                 self.changed.set()
 
     def retry(self) -> None:

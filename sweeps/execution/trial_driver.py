@@ -21,7 +21,7 @@ from sweeps.core.trial import LOST, State
 from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import Fits
-from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, News, Stage
+from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_logs import log_of
@@ -96,26 +96,26 @@ class TrialDriver:
             with contextlib.suppress(OSError):  # The folder has files in it, or does not exist.
                 Path(running.folder, FILES).rmdir()
 
-    def record(self, running: RunningTrial, attempt: int, news: News, ended: Ended | None = None) -> bool:
+    def record(self, running: RunningTrial, attempt: int, update: RankUpdate, ended: Ended | None = None) -> bool:
         """Record a message of a rank.
 
         Args:
             running: The trial.
             attempt: Number of the attempt in which the rank sent the message.
-            news: The message.
+            update: The message.
             ended: How the loop ended on this rank; None if it has not ended.
 
         Returns:
             False if the message was ignored, because the trial or that attempt has ended.
         """
-        if not running.progress.take(attempt, news, ended is not None, ended is not None and ended.state is State.FAIL):
+        if not running.progress.record_update(attempt, update, ended is not None, ended is not None and ended.state is State.FAIL):
             return False
-        if news.reports:
+        if update.reports:
             running.blameless = 0
-        running.silent.pop(news.rank, None)
-        running.heard[news.rank] = time.monotonic()
+        running.silent.pop(update.rank, None)
+        running.last_update[update.rank] = time.monotonic()
         self.delete_unneeded(running)
-        for rank, step in running.progress.behind().items() if news.checkpoints else ():
+        for rank, step in running.progress.behind().items() if update.checkpoints else ():
             if rank < len(running.workers):
                 running.workers[rank].send("hurry", running.trial.id, step)
         if ended is None:
@@ -164,7 +164,7 @@ class TrialDriver:
         except WorkerLost as e:
             return WorkerLost(str(e), blameless=True)  # The attempt has not started.
         except CannotStart as e:
-            if await self.fits.caused([]):
+            if await self.fits.caused_failure([]):
                 raise RayActorError from e
             return Ended(0, State.FAIL, f"its workers could not start: {e}")
         running.workers, running.stage, seconds = gang.workers, Stage.TRAINING, 0.0
@@ -186,7 +186,7 @@ class TrialDriver:
         if attempt > 1:
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self.files, _checkpoints, running.folder)
-            await loop.run_in_executor(self.files, _delete, running.progress.take_stock(found))
+            await loop.run_in_executor(self.files, _delete, running.progress.checkpoints_to_delete(found))
         assignments = self._assignments(gang, running, attempt, prepared)
         running.began = time.monotonic()
         ranks = [self.spawn(self._run_rank(*pair, running)) for pair in zip(gang.workers, assignments, strict=True)]
@@ -209,7 +209,7 @@ class TrialDriver:
             for number, rank in enumerate(ranks):
                 if isinstance(_result(rank), Ended) and number not in left:
                     left.add(number)
-                    self.spawn(self.workers.have_leave(gang.workers[number]))
+                    self.spawn(self.workers.ask_to_leave(gang.workers[number]))
             await asyncio.wait(pending, timeout=give_up - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
 
     def _assignments(self, gang: Gang, running: RunningTrial, attempt: int, prepared: dict[str, Any]) -> list[Assignment]:
@@ -241,7 +241,7 @@ class TrialDriver:
             return lost
         if ended.broken:
             log.info("%s is closed: %s", worker.id, ended.broken)
-        if ended.news is not None and self.record(running, assignment.attempt, ended.news, ended):
+        if ended.update is not None and self.record(running, assignment.attempt, ended.update, ended):
             running.look_at_rungs(together=bool(self.job.milestones))
         return ended
 
@@ -264,7 +264,7 @@ class TrialDriver:
         """
         ended = [result for result in results if isinstance(result, Ended)]
         # Peers may raise because of the first error, so it comes first. An exception that is worth a retry comes before all others.
-        failed = sorted((e for e in ended if e.state is State.FAIL), key=lambda e: (not e.retry, running.heard.get(e.rank, 0.0)))
+        failed = sorted((e for e in ended if e.state is State.FAIL), key=lambda e: (not e.retry, running.last_update.get(e.rank, 0.0)))
         for worker, result in zip(gang.workers, results, strict=True):
             if isinstance(result, Ended) and result.broken:
                 self.workers.close(worker)
@@ -279,7 +279,7 @@ class TrialDriver:
             logged = exit_causes.last_attempt_log(log_of(running.folder, rank))
             cause = exit_causes.exit_cause(None, logged, self._kills_for_memory() > kills)
             return WorkerLost(f"rank {rank}: {cause}" if cause else str(loss))
-        if failed and await self.fits.caused(failed):
+        if failed and await self.fits.caused_failure(failed):
             raise RayActorError
         if not failed and len({e.reports for e in ended}) > 1:
             counts = ", ".join(f"rank {e.rank} {e.reports}" for e in sorted(ended, key=lambda e: e.rank))

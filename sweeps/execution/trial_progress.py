@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sweeps.core.checkpoint_files import newest_checkpoints
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.messages import News, Past, Progress
+from sweeps.execution.messages import Past, Progress, RankUpdate
 
 # Step that is recorded for a rank that has ended. It is above every real step, so no checkpoint waits for the rank.
 ENDED = 10**12
@@ -53,15 +53,15 @@ class TrialProgress:
     final: dict[str, float] = field(default_factory=dict)
     _stored: dict[str, None] = field(default_factory=dict)  # Paths of the complete checkpoints on disk, the latest one last.
     _named: set[str] = field(default_factory=set)  # Paths of the checkpoints that the driver's record may name.
-    _told: set[str] = field(default_factory=set)  # Paths that the record names after the driver stores the last progress.
-    _seen: int = 0
+    _named_next: set[str] = field(default_factory=set)  # Paths that the record names after the driver stores the last progress.
+    _latest_step: int = 0
     _values: dict[int, float] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
     _failed: dict[int, int] = field(default_factory=dict)  # Latest step of each rank that has raised an exception.
     _parts: dict[int, dict[int, Checkpoint]] = field(default_factory=dict)
-    _unheard: list[Report] = field(default_factory=list)
+    _undelivered: list[Report] = field(default_factory=list)
     _fresh: bool = False
-    _heard_rung: int | None = None
+    _delivered_rung: int | None = None
     _last: Progress = field(default_factory=Progress)
     _recalled: bool = False  # The folder may have more checkpoints than the record names.
 
@@ -69,10 +69,10 @@ class TrialProgress:
         """Restore the recorded state of a trial, which then continues from its checkpoint."""
         self.attempt, self.checkpoint, self.best = past.attempts, past.checkpoint, past.best
         self._stored = {c.path: None for c in (self.best, self.checkpoint) if c}
-        self._named, self._told = set(self._stored), set(self._stored)
+        self._named, self._named_next = set(self._stored), set(self._stored)
         self._recalled = True
         self._values = dict(past.curve)
-        self._seen = max(self._values, default=0)
+        self._latest_step = max(self._values, default=0)
 
     def begin(self) -> int:
         """Start a new attempt and return its number. Incomplete checkpoints of earlier attempts are discarded."""
@@ -80,7 +80,7 @@ class TrialProgress:
         self._steps, self._failed, self._parts = {}, {}, {}
         return self.attempt
 
-    def take_stock(self, there: Iterable[str]) -> list[str]:
+    def checkpoints_to_delete(self, there: Iterable[str]) -> list[str]:
         """Return the paths of the checkpoints to delete before another attempt: unneeded ones, and incomplete ones of earlier attempts.
 
         After `recall`, the first call also adds the latest complete checkpoints in the folder to the checkpoints that are kept.
@@ -95,12 +95,12 @@ class TrialProgress:
             self._recalled = False
         return [path for path in paths.values() if path not in self.kept]
 
-    def take(self, attempt: int, news: News, ended: bool = False, failed: bool = False) -> bool:
+    def record_update(self, attempt: int, update: RankUpdate, ended: bool = False, failed: bool = False) -> bool:
         """Record a message of a rank.
 
         Args:
             attempt: Number of the attempt in which the rank sent the message.
-            news: The message.
+            update: The message.
             ended: Whether the loop has ended on this rank.
             failed: Whether the loop ended with an exception. Checkpoints at later steps then stay incomplete.
 
@@ -109,17 +109,17 @@ class TrialProgress:
         """
         if self.state is not None or attempt != self.attempt:
             return False
-        for report in news.reports:
-            if report.step > self._seen:
-                self._seen = report.step
+        for report in update.reports:
+            if report.step > self._latest_step:
+                self._latest_step = report.step
                 self._values[report.step] = float("nan") if self.metric is None else report.metrics[self.metric]
-                self._unheard.append(report)
-        for part in news.checkpoints:
+                self._undelivered.append(report)
+        for part in update.checkpoints:
             if self.checkpoint is None or part.step > self.checkpoint.step:
-                self._parts.setdefault(part.step, {})[news.rank] = part
-        self._steps[news.rank] = max(self._steps.get(news.rank, 0), ENDED if ended else news.step)
+                self._parts.setdefault(part.step, {})[update.rank] = part
+        self._steps[update.rank] = max(self._steps.get(update.rank, 0), ENDED if ended else update.step)
         if failed:
-            self._failed[news.rank] = news.step
+            self._failed[update.rank] = update.step
         done = self._steps | self._failed
         whole = [step for step in self._parts if all(done.get(rank, 0) >= step for rank in range(self.workers))]
         for step in sorted(whole):
@@ -160,11 +160,11 @@ class TrialProgress:
             return float("inf")
         return value if self.minimize else -value
 
-    def together_at(self, step: int) -> bool:
+    def all_have_reached(self, step: int) -> bool:
         """Return whether every rank has reported this step and stored its part of the checkpoint."""
-        return all(self.has_come(rank, step) for rank in range(self.workers))
+        return all(self.has_reached(rank, step) for rank in range(self.workers))
 
-    def has_come(self, rank: int, step: int) -> bool:
+    def has_reached(self, rank: int, step: int) -> bool:
         """Return whether a rank has reported this step in this attempt, or has ended."""
         return self._steps.get(rank, 0) >= step
 
@@ -172,7 +172,7 @@ class TrialProgress:
         """Return whether the loop has ended on this rank in this attempt."""
         return self._steps.get(rank, 0) == ENDED
 
-    def waits_at(self, step: int) -> None:
+    def wait_at(self, step: int) -> None:
         """Record that rank 0 waits for the driver's decision at this step."""
         self.rung = step
 
@@ -180,7 +180,7 @@ class TrialProgress:
         """Record that the driver has decided this rung. Return False if rank 0 does not wait at this step."""
         if self.rung != step:
             return False
-        self.rung = self._heard_rung = None
+        self.rung = self._delivered_rung = None
         return True
 
     def finish(
@@ -195,24 +195,24 @@ class TrialProgress:
     @property
     def urgent(self) -> bool:
         """Whether the runner must be answered at once: the trial has ended, waits at a rung, or has a new checkpoint."""
-        return self.state is not None or self.rung != self._heard_rung or self._fresh
+        return self.state is not None or self.rung != self._delivered_rung or self._fresh
 
     @property
-    def unheard(self) -> bool:
+    def has_undelivered(self) -> bool:
         """Whether there are reports that the runner has not received."""
-        return bool(self._unheard)
+        return bool(self._undelivered)
 
-    def hear(self, seconds: float) -> Progress:
+    def next_progress(self, seconds: float) -> Progress:
         """Return the progress since the last call, and mark it as received by the runner.
 
         Args:
             seconds: Seconds that the trial has spent on workers.
         """
         self._last = Progress(
-            reports=tuple(self._unheard),
+            reports=tuple(self._undelivered),
             checkpoint=self.checkpoint if self._fresh else None,
             best=self.best,
-            rung=self.rung if self.rung != self._heard_rung else None,
+            rung=self.rung if self.rung != self._delivered_rung else None,
             state=self.state,
             error=self.error,
             refused=self.refused,
@@ -220,18 +220,18 @@ class TrialProgress:
             attempts=self.attempt,
             seconds=seconds,
         )
-        self._unheard, self._fresh, self._heard_rung = [], False, self.rung
-        self._told = {c.path for c in (self.checkpoint, self.best) if c}
-        self._named |= self._told
+        self._undelivered, self._fresh, self._delivered_rung = [], False, self.rung
+        self._named_next = {c.path for c in (self.checkpoint, self.best) if c}
+        self._named |= self._named_next
         return self._last
 
-    def on_record(self) -> None:
+    def mark_recorded(self) -> None:
         """Record that the driver has stored the last progress. Its record no longer names the checkpoints that were replaced."""
-        self._named &= self._told
+        self._named &= self._named_next
 
     def repeat(self) -> None:
         """Prepare for a new runner: send the last progress again, because it may not have reached the driver."""
-        self._told = set(self._named)
-        self._unheard = [*self._last.reports, *self._unheard]
+        self._named_next = set(self._named)
+        self._undelivered = [*self._last.reports, *self._undelivered]
         self._fresh = self._fresh or self._last.checkpoint is not None
-        self._heard_rung = None
+        self._delivered_rung = None

@@ -19,7 +19,7 @@ import ray.train
 from sweeps.core.errors import shorten
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report
 from sweeps.execution import leaked_threads, ray_train_adapter
-from sweeps.execution.messages import Assignment, Data, Job, News, Ranks, Silence
+from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence
 from sweeps.execution.metric_values import flatten, numeric, quote, unbeatable
 
 # Other names of the dataset `valid`, as in Ray's tutorials. A dataset that really has such a name takes precedence.
@@ -188,10 +188,10 @@ class TrialSession:
     def _continues_at_rung(self) -> bool:
         self._last_report = math.inf
         try:
-            news = self.news()
-            go_on: bool = ray.get(self.pool.at_rung.remote(self.assignment.trial.id, self.assignment.attempt, news))
-            self._acknowledge(news)
-            return go_on
+            update = self.unacknowledged()
+            continues: bool = ray.get(self.pool.at_rung.remote(self.assignment.trial.id, self.assignment.attempt, update))
+            self._acknowledge(update)
+            return continues
         finally:
             self._last_report = time.monotonic()
 
@@ -205,20 +205,20 @@ class TrialSession:
 
         They are sent again with later messages until the pool acknowledges them.
         """
-        news = self.news()
-        sent = self.pool.tell.remote(self.assignment.trial.id, self.assignment.attempt, news)
-        sent.future().add_done_callback(lambda answer: self._acknowledge(news) if answer.exception() is None else None)
+        update = self.unacknowledged()
+        sent = self.pool.tell.remote(self.assignment.trial.id, self.assignment.attempt, update)
+        sent.future().add_done_callback(lambda answer: self._acknowledge(update) if answer.exception() is None else None)
 
-    def news(self) -> News:
+    def unacknowledged(self) -> RankUpdate:
         """Return everything that the pool has not acknowledged."""
         with self._lock:
-            return News(self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints))
+            return RankUpdate(self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints))
 
-    def _acknowledge(self, news: News) -> None:
+    def _acknowledge(self, update: RankUpdate) -> None:
         with self._lock:
-            self._acknowledged_step = max(self._acknowledged_step, news.step)
-            self._reports = [r for r in self._reports if r.step > news.step]
-            self._checkpoints = [c for c in self._checkpoints if c.step > news.step]
+            self._acknowledged_step = max(self._acknowledged_step, update.step)
+            self._reports = [r for r in self._reports if r.step > update.step]
+            self._checkpoints = [c for c in self._checkpoints if c.step > update.step]
 
     def hurry(self, step: int) -> None:
         """Send the reports and checkpoints up to a step at once, or as soon as the loop reaches the step.

@@ -310,12 +310,12 @@ class WorkerPool:
                 log.exception("%s could not be disbanded", gang.id)
                 clean = False
         if not clean and len(gang.workers) > 1:
-            await asyncio.gather(*(self.have_leave(one) for one in alive))
+            await asyncio.gather(*(self.ask_to_leave(one) for one in alive))
         for one in gang.workers:
             if one.gang is gang:
                 one.gang = None
 
-    async def have_leave(self, worker: Worker) -> None:
+    async def ask_to_leave(self, worker: Worker) -> None:
         """Make a worker leave its gang, which ends collective operations of its peers. Kill it if it does not leave in time.
 
         The worker's main thread must be free.

@@ -59,7 +59,7 @@ class WorkerRuntime:
         self._caches: dict[str, DatasetCache] = {}
         self._leaked: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._trials = 0
-        self._first_wear: isolation.Wear | None = None
+        self._first_use: isolation.ProcessUse | None = None
 
     def start(self) -> WorkerInfo:
         """Prepare the process for training loops. If the loop is a trainer of sweeps, it is imported here, before the first trial."""
@@ -183,10 +183,10 @@ class WorkerRuntime:
             self.session = self._log = None
         if is_first:
             isolation.settle()
-        wear = isolation.wear()
-        self._first_wear = self._first_wear or wear
-        broken = left.broken or isolation.worn(self._first_wear, wear)
-        return replace(ended, news=session.news(), broken=broken, disconnected=membership.lost_its_group())
+        use = isolation.process_use()
+        self._first_use = self._first_use or use
+        broken = left.broken or isolation.excess_growth(self._first_use, use)
+        return replace(ended, update=session.unacknowledged(), broken=broken, disconnected=membership.lost_its_group())
 
     def _keep_caches(self, assignment: Assignment) -> None:
         for key in self._caches.keys() - set(assignment.cached):
@@ -201,7 +201,7 @@ class WorkerRuntime:
         if is_first:
             self._import_loop(assignment, seconds)
         current = self._current(assignment)
-        with isolation.apart(f"{assignment.folder}/{assignment.ranks.rank}") as left, _stacks_after(seconds):
+        with isolation.isolated(f"{assignment.folder}/{assignment.ranks.rank}") as left, _stacks_after(seconds):
             ended = replace(run_loop(session, current), reports=session.reports)
         self._leaked.update(left.threads)
         return ended, left

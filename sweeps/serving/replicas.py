@@ -211,7 +211,7 @@ def _check(bundle: Path, replicas: int) -> None:
     cpus = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if cpus < replicas:
         raise InputError(Problem("--replicas", f"{replicas} replicas need {replicas} CPUs, but the cluster has {cpus:g}"))
-    if problems := cluster.unseen(bundle, cluster.who_sees(bundle / integrity.MANIFEST), "bundle"):
+    if problems := cluster.storage_problems(bundle, cluster.read_on_nodes(bundle / integrity.MANIFEST), "bundle"):
         raise InputError(problems)
 
 

@@ -21,7 +21,7 @@ from sweeps.controller import exports
 from sweeps.controller.trial_refit import last_checkpoint, steps_of
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
-from sweeps.execution.messages import News, Progress
+from sweeps.execution.messages import Progress, RankUpdate
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space, saved_space
@@ -158,7 +158,7 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
         book.begin()
         for step, loss in ((1, 0.1), (2, 0.5), (3, 0.4)):
             kept = Checkpoint(str(step), step, step)
-            book.take(1, News(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,)))
+            book.record_update(1, RankUpdate(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,)))
         assert book.best is not None and book.best.path == best
 
 

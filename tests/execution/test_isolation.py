@@ -41,7 +41,7 @@ import torch
 import xgboost
 
 from sweeps.execution import isolation
-from sweeps.execution.isolation import Wear, worn
+from sweeps.execution.isolation import ProcessUse, excess_growth
 from tests.waiting import wait_until
 
 
@@ -109,7 +109,7 @@ def careless(folder) -> None:
 @pytest.mark.parametrize("raises", [False, True])
 def test_all_state_is_reset(tmp_path, raises):
     before = state()
-    with pytest.raises(KeyError) if raises else isolation.contextlib.nullcontext(), isolation.apart():
+    with pytest.raises(KeyError) if raises else isolation.contextlib.nullcontext(), isolation.isolated():
         careless(tmp_path)
         assert state() != before
         if raises:
@@ -177,7 +177,7 @@ def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay(tmp_path):
     made = logging.getLogger("numpy.made.now")
     logging.Logger.manager.loggerDict.pop("numpy.made.now")
     try:
-        with isolation.apart():
+        with isolation.isolated():
             made = logging.getLogger("numpy.made.now")
             made.addHandler(logging.NullHandler())
         assert len(made.handlers) == 1
@@ -186,17 +186,17 @@ def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay(tmp_path):
 
 
 def test_files_of_handlers_are_closed(tmp_path):
-    first = isolation.wear()
+    first = isolation.process_use()
     for i in range(5):
-        with isolation.apart():
+        with isolation.isolated():
             logging.getLogger(f"a.users.{i}").addHandler(logging.FileHandler(tmp_path / f"{i}.txt"))
-    assert isolation.wear().descriptors <= first.descriptors + 1
+    assert isolation.process_use().descriptors <= first.descriptors + 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may lower its niceness")
 def test_niceness_is_put_back_where_that_is_allowed():
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    with isolation.apart() as left:
+    with isolation.isolated() as left:
         os.nice(1)
     assert os.getpriority(os.PRIO_PROCESS, 0) == before and left.broken is None
 
@@ -205,14 +205,14 @@ def test_a_process_that_cannot_be_reset_is_broken(monkeypatch):
     nice = 0
     monkeypatch.setattr(os, "getpriority", lambda which, who: nice)
     monkeypatch.setattr(os, "setpriority", lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    with isolation.apart() as left:
+    with isolation.isolated() as left:
         nice = 5
     assert left.broken == "its loop changed how the process is scheduled, and that cannot be undone: Permission denied"
 
 
 def test_a_closed_stream_breaks_the_process(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    with isolation.apart() as left:
+    with isolation.isolated() as left:
         sys.stdout.close()
     assert left.broken == "its loop closed sys.stdout"
 
@@ -239,7 +239,7 @@ def pooled(event: threading.Event) -> threading.Thread:
 def test_a_thread_of_the_users_breaks_the_process_while_it_runs(kind):
     event = threading.Event()
     try:
-        with isolation.apart() as left:
+        with isolation.isolated() as left:
             thread = kind(event)
             if not thread.is_alive():
                 thread.start()
@@ -253,7 +253,7 @@ def test_a_thread_of_the_users_breaks_the_process_while_it_runs(kind):
 
 
 def test_threads_that_end_or_are_a_librarys_own_do_no_harm():
-    with isolation.apart() as left:
+    with isolation.isolated() as left:
         ends = threading.Thread(target=time.sleep, args=(0.05,))
         ends.start()
         pool = ThreadPoolExecutor(1)
@@ -268,7 +268,7 @@ def test_groups_that_a_loop_made_are_destroyed_and_the_gangs_own_stays(tmp_path)
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     try:
         own = isolation.groups()
-        with isolation.apart():
+        with isolation.isolated():
             group = torch.distributed.new_group([0])
         assert group in isolation.groups(), "a peer may still be at it"
         isolation.destroy_groups(own)
@@ -398,7 +398,7 @@ def test_r7_changed_settings_are_reset(monkeypatch, turn, shown):
     locale.setlocale(locale.LC_ALL, "C.UTF-8")
     before = shown()
     try:
-        with isolation.apart() as left:
+        with isolation.isolated() as left:
             turn()
             if shown is not isolation._limits:
                 assert shown() != before
@@ -411,14 +411,14 @@ def test_patches_of_a_package_that_a_trial_imports_stay(monkeypatch):
     """torch wraps `torch.manual_seed` when a loop is the first to import `torch._dynamo`."""
     monkeypatch.setattr(np, "load", np.load)
     own = type("Finder", (), {"__module__": "numpy.late"})()
-    with isolation.apart():
+    with isolation.isolated():
         monkeypatch.setitem(sys.modules, "torch.late", isolation.types.ModuleType("torch.late"))
         replacement = isolation.types.FunctionType((lambda: None).__code__, {"__name__": "torch.late"})
         np.load = replacement  # type: ignore[assignment]
         sys.meta_path.append(own)
     sys.meta_path.remove(own)
     assert np.load is replacement
-    with isolation.apart():
+    with isolation.isolated():
         np.load = isolation.types.FunctionType((lambda: None).__code__, {"__name__": "torch.late"})  # type: ignore[assignment]
     assert np.load is replacement, "this trial has imported nothing of torch"
 
@@ -429,7 +429,7 @@ def test_a_handler_that_python_cannot_set_again_breaks_the_process():
 
 def test_a_signal_that_a_loop_has_blocked_goes_to_its_own_handler():
     seen, before = [], signal.getsignal(signal.SIGUSR1)  # Ray Tune leaves a handler where a sweep ran in this process
-    with isolation.apart():
+    with isolation.isolated():
         signal.signal(signal.SIGUSR1, lambda *args: seen.append(1))
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -438,13 +438,13 @@ def test_a_signal_that_a_loop_has_blocked_goes_to_its_own_handler():
 
 def test_matplotlib_that_a_loop_is_the_first_to_import_is_as_new_for_the_next():
     code = "import sys; from sweeps.execution import isolation\n"
-    code += "with isolation.apart():\n    import matplotlib\n    matplotlib.rcParams['lines.linewidth'] = 9\n"
+    code += "with isolation.isolated():\n    import matplotlib\n    matplotlib.rcParams['lines.linewidth'] = 9\n"
     code += "assert matplotlib.rcParams['lines.linewidth'] == matplotlib.rcParamsOrig['lines.linewidth'] != 9"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_r7_a_limit_that_cannot_be_raised_again_breaks_the_process(monkeypatch):
-    with isolation.apart() as left:
+    with isolation.isolated() as left:
         monkeypatch.setattr(isolation, "_limits", dict)
         before = isolation._put_back_limits
 
@@ -483,7 +483,7 @@ def spawns_a_daemon() -> int:
 def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, start):
     stays = subprocess.Popen(SLEEPS, stdout=subprocess.DEVNULL)
     try:
-        with isolation.apart(f"{tmp_path}/trials/0000/0"):
+        with isolation.isolated(f"{tmp_path}/trials/0000/0"):
             pid = start()
             assert psutil.pid_exists(pid)
         wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 10, "it to end")
@@ -517,20 +517,20 @@ def test_resetting_after_a_trial_takes_about_a_millisecond():
     times = []
     for _ in range(20):
         began = time.perf_counter()
-        with isolation.apart():
+        with isolation.isolated():
             random.random()
         times.append(time.perf_counter() - began)
     assert sorted(times)[10] < 0.05, times  # 2 ms on an idle machine
 
 
-NEW = Wear(memory=300 << 20, descriptors=60, threads=40)
+NEW = ProcessUse(memory=300 << 20, descriptors=60, threads=40)
 
 
 def test_a_worker_is_worn_when_it_grew_past_a_bound():
-    assert worn(NEW, NEW) is None
-    assert worn(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH)) is None
-    assert worn(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH + 1)) == "grew from 300 to 1324 MB of memory"
-    assert worn(NEW, replace(NEW, descriptors=317)) == "grew from 60 to 317 descriptors"
-    assert worn(NEW, replace(NEW, threads=169)) == "grew from 40 to 169 threads"
+    assert excess_growth(NEW, NEW) is None
+    assert excess_growth(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH)) is None
+    assert excess_growth(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH + 1)) == "grew from 300 to 1324 MB of memory"
+    assert excess_growth(NEW, replace(NEW, descriptors=317)) == "grew from 60 to 317 descriptors"
+    assert excess_growth(NEW, replace(NEW, threads=169)) == "grew from 40 to 169 threads"
     large = replace(NEW, memory=8 << 30)
-    assert worn(large, replace(large, memory=15 << 30)) is None, "a large one may grow by as much again"
+    assert excess_growth(large, replace(large, memory=15 << 30)) is None, "a large one may grow by as much again"

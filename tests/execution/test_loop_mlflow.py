@@ -62,7 +62,7 @@ class Sweep:
 
     def loop(self, loop, number=0, rank=0, tracking=""):
         """Run a loop as a rank does."""
-        with isolation.apart(), logged(TrialRun(self.uri if tracking == "" else tracking, self.folder(number), rank)):
+        with isolation.isolated(), logged(TrialRun(self.uri if tracking == "" else tracking, self.folder(number), rank)):
             return loop()
 
     def runs(self):

@@ -27,13 +27,13 @@ async def waits(up: RunnerSlots, coming=lambda: True) -> asyncio.Task:
 def test_an_end_waits_for_the_other_slots_runner():
     async def act():
         up = RunnerSlots()
-        up.came("a", 2, None)
+        up.add("a", 2, None)
         task = await waits(up)
         assert not task.done()
-        up.came("b", 2, None)
+        up.add("b", 2, None)
         await asyncio.wait_for(task, 5)
         assert (await waits(up)).done()  # from here on nobody waits
-        up.went("b")
+        up.remove("b")
         assert not (await waits(up)).done()  # Tune will start another
 
     asyncio.run(act())
@@ -42,14 +42,14 @@ def test_an_end_waits_for_the_other_slots_runner():
 def test_no_runner_is_awaited_if_none_is_starting_or_there_is_one_slot():
     async def act():
         up = RunnerSlots()
-        up.came("a", 2, None)
+        up.add("a", 2, None)
         assert (await waits(up, lambda: False)).done()
         coming = [True]
         task = await waits(up, lambda: coming[0])
         coming.clear(), coming.append(False), up.changed.set()
         await asyncio.wait_for(task, 5)
         alone = RunnerSlots()
-        alone.came("a", 1, None)
+        alone.add("a", 1, None)
         assert (await waits(alone)).done()
         assert (await waits(RunnerSlots())).done()
 
@@ -59,11 +59,11 @@ def test_no_runner_is_awaited_if_none_is_starting_or_there_is_one_slot():
 def test_a_runner_that_takes_over_a_trial_stands_in_for_the_one_that_was_lost():
     async def act():
         up = RunnerSlots()
-        up.came("a", 2, None)
-        up.came("b", 2, None)
-        up.came("c", 2, "b")
+        up.add("a", 2, None)
+        up.add("b", 2, None)
+        up.add("c", 2, "b")
         assert up.up == {"a", "c"}
-        up.came("c", 2, "c")  # the pool was lost, and the runner begins again
+        up.add("c", 2, "c")  # the pool was lost, and the runner begins again
         assert up.up == {"a", "c"}
 
     asyncio.run(act())
@@ -74,7 +74,7 @@ def test_a_runner_that_does_not_come_is_waited_for_once(monkeypatch):
 
     async def act():
         up = RunnerSlots()
-        up.came("a", 2, None)
+        up.add("a", 2, None)
         await asyncio.wait_for(up.complete(lambda: True), 5)
         assert (await waits(up)).done()
 

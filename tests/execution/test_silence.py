@@ -80,7 +80,7 @@ def test_r13_late_ranks_are_found():
         run.silent[0] = Silence(0, 11.0, "here")
         assert [s.rank for s in run.overdue(10, 2, 111.0)] == [0]
         assert [(s.rank, s.stack) for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [(0, "here"), (1, "")]
-        run.heard[1] = 111.0
+        run.last_update[1] = 111.0
         assert [s.rank for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [0]
         run.decision(3)  # a rank waits for the driver
         assert run.overdue(10, 2, 500.0) == []

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.messages import News, Past
+from sweeps.execution.messages import Past, RankUpdate
 from sweeps.execution.trial_progress import TrialProgress
 
 
@@ -25,7 +25,7 @@ def test_each_report_arrives_once_and_in_order(steps, chance):
     messages, known = [], 0
     for step in range(1, steps + 1):
         if chance.random() < 0.5 or step == steps:
-            messages.append(News(0, step, tuple(report(s) for s in range(known + 1, step + 1))))
+            messages.append(RankUpdate(0, step, tuple(report(s) for s in range(known + 1, step + 1))))
             if chance.random() < 0.5:
                 known = step  # acknowledged: later messages do not repeat it, so it has arrived
     book, heard = TrialProgress(1, "loss", True), []
@@ -33,38 +33,38 @@ def test_each_report_arrives_once_and_in_order(steps, chance):
     arrived = 0
     for message in messages:
         assert message.reports[0].step <= arrived + 1
-        book.take(attempt, message)
+        book.record_update(attempt, message)
         arrived = message.step
         for late in chance.sample(messages[: messages.index(message) + 1], k=1):
-            book.take(attempt, late)
+            book.record_update(attempt, late)
         if chance.random() < 0.5:
-            heard += book.hear(0.0).reports
-    heard += book.hear(0.0).reports
+            heard += book.next_progress(0.0).reports
+    heard += book.next_progress(0.0).reports
     assert [r.step for r in heard] == list(range(1, steps + 1))
 
 
 def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
     book = TrialProgress(3, "loss", True)
     attempt = book.begin()
-    book.take(attempt, News(0, 2, (report(1), report(2)), (saved(2),)))
+    book.record_update(attempt, RankUpdate(0, 2, (report(1), report(2)), (saved(2),)))
     assert book.checkpoint is None
-    book.take(attempt, News(1, 2, (), (saved(2, 1),)))
+    book.record_update(attempt, RankUpdate(1, 2, (), (saved(2, 1),)))
     assert book.checkpoint is None and book.behind() == {2: 2}
-    book.take(attempt, News(2, 1))
+    book.record_update(attempt, RankUpdate(2, 1))
     assert book.checkpoint is None and book.behind() == {2: 2}
-    book.take(attempt, News(2, 5))
+    book.record_update(attempt, RankUpdate(2, 5))
     assert book.checkpoint == saved(2) and book.urgent and book.behind() == {}
-    book.take(attempt, News(1, 2, (), (saved(2, 1),)))  # told twice
+    book.record_update(attempt, RankUpdate(1, 2, (), (saved(2, 1),)))  # told twice
     assert book.drop() == []
 
 
 def test_incomplete_checkpoints_of_an_attempt_do_not_count():
     book = TrialProgress(2, "loss", True)
     first = book.begin()
-    book.take(first, News(0, 1, (report(1),), (saved(1),)))
+    book.record_update(first, RankUpdate(0, 1, (report(1),), (saved(1),)))
     second = book.begin()
-    assert not book.take(first, News(1, 1))
-    book.take(second, News(1, 1))
+    assert not book.record_update(first, RankUpdate(1, 1))
+    book.record_update(second, RankUpdate(1, 1))
     assert book.checkpoint is None
 
 
@@ -72,8 +72,8 @@ def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
     book = TrialProgress(2, "loss", True)
     first = book.begin()
     reports = tuple(report(step) for step in (1, 2, 3))
-    book.take(first, News(0, 3, reports, (saved(2), saved(3))), ended=True)
-    book.take(first, News(1, 2, (), ()), ended=True, failed=True)
+    book.record_update(first, RankUpdate(0, 3, reports, (saved(2), saved(3))), ended=True)
+    book.record_update(first, RankUpdate(1, 2, (), ()), ended=True, failed=True)
     assert book.checkpoint == saved(2), "the other rank never did step 3"
 
 
@@ -81,7 +81,7 @@ def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
     book = TrialProgress(1, "loss", True)
     attempt = book.begin()
     for step, loss in enumerate([0.5, 0.1, 0.4, 0.3], start=1):
-        book.take(attempt, News(0, step, (report(step, loss),), (saved(step),)))
+        book.record_update(attempt, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
     assert (book.best, book.checkpoint) == (saved(2), saved(4))
     assert book.drop() == [saved(1).path, saved(3).path]
     assert book.drop() == []
@@ -90,30 +90,30 @@ def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
 def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
     book = TrialProgress(1, "loss", False)
     attempt = book.begin()
-    book.take(attempt, News(0, 3, (report(1, 0.9), report(2, 0.2), report(3, 0.1)), (saved(3, best=1),)))
-    book.take(attempt, News(0, 4, (report(4, 0.5),), (saved(4),)))
+    book.record_update(attempt, RankUpdate(0, 3, (report(1, 0.9), report(2, 0.2), report(3, 0.1)), (saved(3, best=1),)))
+    book.record_update(attempt, RankUpdate(0, 4, (report(4, 0.5),), (saved(4),)))
     assert book.best == saved(3, best=1)
 
 
 def test_nan_never_becomes_the_best():
     book = TrialProgress(1, "loss", True)
     attempt = book.begin()
-    book.take(attempt, News(0, 1, (report(1, 0.5),), (saved(1),)))
-    book.take(attempt, News(0, 2, (report(2, float("nan")),), (saved(2),)))
+    book.record_update(attempt, RankUpdate(0, 1, (report(1, 0.5),), (saved(1),)))
+    book.record_update(attempt, RankUpdate(0, 2, (report(2, float("nan")),), (saved(2),)))
     assert book.best == saved(1)
 
 
 def test_a_rung_is_sent_once_to_each_runner():
     book = TrialProgress(1, "loss", True)
     attempt = book.begin()
-    book.take(attempt, News(0, 1, (report(1),)))
-    book.waits_at(1)
-    assert book.hear(0.0).rung == 1 and not book.urgent
+    book.record_update(attempt, RankUpdate(0, 1, (report(1),)))
+    book.wait_at(1)
+    assert book.next_progress(0.0).rung == 1 and not book.urgent
     book.repeat()
-    again = book.hear(0.0)
+    again = book.next_progress(0.0)
     assert again.rung == 1 and [r.step for r in again.reports] == [1]
     assert book.answered(1) and not book.answered(1)
-    assert book.hear(0.0).rung is None
+    assert book.next_progress(0.0).rung is None
 
 
 def test_the_first_end_counts_and_nothing_after_it():
@@ -122,13 +122,13 @@ def test_the_first_end_counts_and_nothing_after_it():
     book.finish(State.PRUNED)
     book.finish(State.FAIL, "late")
     assert (book.state, book.error) == (State.PRUNED, None)
-    assert not book.take(attempt, News(0, 1, (report(1),)))
+    assert not book.record_update(attempt, RankUpdate(0, 1, (report(1),)))
 
 
 def reported(book: TrialProgress, attempt: int, losses: dict[int, float]) -> None:
     """Rank 0 of one reports these losses by step, each with a checkpoint."""
     for step, loss in losses.items():
-        book.take(attempt, News(0, step, (report(step, loss),), (saved(step),)))
+        book.record_update(attempt, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
 
 
 def test_the_newest_checkpoints_are_kept_beside_the_best():
@@ -142,12 +142,12 @@ def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
     book = TrialProgress(2, "loss", True, keep_latest=3)
     first = book.begin()
     for step, loss in {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.2}.items():
-        book.take(first, News(0, step, (report(step, loss),), (saved(step),)))
-        book.take(first, News(1, min(step, 3), (), (saved(min(step, 3), 1),)))
+        book.record_update(first, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
+        book.record_update(first, RankUpdate(1, min(step, 3), (), (saved(min(step, 3), 1),)))
     there = [saved(step).path for step in (1, 2, 3, 4)]
     book.begin()
     assert book.checkpoint == saved(3)
-    assert book.take_stock(there) == [saved(4).path], "rank 1 has not written its part of it"
+    assert book.checkpoints_to_delete(there) == [saved(4).path], "rank 1 has not written its part of it"
     assert book.kept == set(there[:3])
 
 
@@ -159,7 +159,7 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
     book = TrialProgress(1, "loss", True, keep_latest=keep)
     book.recall(Past(1, tuple((step, float(step != best)) for step in range(1, latest + 1)), saved(latest), saved(best)))
     attempt = book.begin()
-    gone = set(book.take_stock([*there, half_deleted]))
+    gone = set(book.checkpoints_to_delete([*there, half_deleted]))
     newest = set(range(max(1, latest - keep + 1), latest + 1))
     assert {*there, half_deleted} - gone == {saved(step).path for step in newest | {best}}
     reported(book, attempt, {latest + 1: 2.0})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sweeps.controller.controller import SweepController
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
-from sweeps.execution.messages import News, Past, Progress
+from sweeps.execution.messages import Past, Progress, RankUpdate
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
@@ -208,27 +208,27 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_the_record_names_is_never_deleted(seed):
-    """News, hearings, records and new runners in any order: the checkpoints that the driver has on record are always there."""
+    """Any order of updates, calls, records and new runners: every checkpoint that the driver has recorded exists on disk."""
     chance = random.Random(seed)
     book, disk, on_record, heard = TrialProgress(1, "loss", True), set(), set(), None
     attempt = book.begin()
     for step in range(1, 30):
         saved = Checkpoint(f"/t/checkpoint_{step:06d}", step, step)
         disk.add(saved.path)
-        book.take(attempt, News(0, step, (Report(step, {"loss": chance.random()}, 0.0),), (saved,)))
+        book.record_update(attempt, RankUpdate(0, step, (Report(step, {"loss": chance.random()}, 0.0),), (saved,)))
         disk -= set(book.drop())
         if chance.random() < 0.5:
-            heard = book.hear(0.0)
+            heard = book.next_progress(0.0)
             how = chance.random()
             if how < 0.7:  # the driver records it, and the runner asks for more
                 names = {c.path for c in (heard.checkpoint, heard.best) if c}
                 on_record = names if heard.checkpoint else on_record | names
-                book.on_record()
+                book.mark_recorded()
             elif how < 0.9:  # the runner died, before or after the driver had it
                 if how < 0.8:
                     on_record = {c.path for c in (heard.checkpoint, heard.best) if c}
                 book.repeat()
-                book.on_record()
+                book.mark_recorded()
             disk -= set(book.drop())
         assert on_record <= disk
     assert len(disk) <= 6
