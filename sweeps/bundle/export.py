@@ -90,8 +90,8 @@ def export_trial(
         target: folder in which the subfolder `bundle` or `checkpoint` is written.
         roots: folders of the user's modules. They are added to `sys.path`.
         refitted: refitted model to export, or None to export a checkpoint of the trial.
-        latest: export the trial's latest checkpoint instead of the checkpoint of the best step.
-        trust: read the pickles in the sweep's folder even if they are not signed with this user's key.
+        latest: True to export the trial's latest checkpoint instead of the checkpoint of the best step.
+        trust: True to read the pickles in the sweep's folder even if they are not signed with this user's key.
 
     Returns:
         The result of the export. If the bundle cannot be written, `error` gives the reason.
@@ -262,8 +262,8 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
 def worth(study_store: StudyStore, number: int, step: int) -> float | None:
     """Return the objective's value for the model of a step. A bundle records this value, and `--alias` compares this value.
 
-    At the best step, this is the trial's own value. Repeated trials and cost objectives have the same value at every step, because repeats
-    have one value together, and a cost belongs to the whole trial.
+    If trials are not repeated, the value at the best step is the trial's own value. The value is the same at every step in two cases. If
+    trials are repeated, all repeats have one aggregated value. If the objective is a cost, the cost belongs to the whole trial.
     """
     return described(study_store, number, step)["value"]  # type: ignore[no-any-return]
 
@@ -325,7 +325,7 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
     Args:
         study_store: the study.
         count: largest number of trials to return.
-        latest: require a trial's latest checkpoint instead of the checkpoint of its best step.
+        latest: True to require a trial's latest checkpoint instead of the checkpoint of its best step.
 
     Raises:
         InputError: no complete trial has both a value and the required checkpoint.
@@ -343,7 +343,7 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 
     Args:
         study_store: the study.
-        latest: require a trial's latest checkpoint instead of the checkpoint of its best step.
+        latest: True to require a trial's latest checkpoint instead of the checkpoint of its best step.
 
     Raises:
         InputError: the sweep has only one objective, no complete trial has a value of every objective, or a trial of the front does not

@@ -1,4 +1,4 @@
-"""Read and write `manifest.json`. It describes a bundle's model, how the bundle was made, and the SHA-256 of every other file."""
+"""Read and write `manifest.json`, which describes a bundle's model and its origin, and lists the SHA-256 of all other files."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _imports(file: Path, package: str, lazy: bool) -> list[str]:
     Args:
         file: the source file.
         package: the package that relative imports start from.
-        lazy: include imports inside functions, except imports of Ray.
+        lazy: True to include imports inside functions, except imports of Ray.
     """
     try:
         tree = ast.parse(file.read_bytes())

@@ -59,7 +59,7 @@ def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
         kind = "datetime"
     elif isinstance(dtype, pd.StringDtype):
         kind = "string"
-    else:  # The dtype is `object`, such as for booleans with a missing value. The values decide.
+    else:  # The dtype is `object`, such as for booleans with a missing value. The values determine the type.
         present = values.dropna()
         kinds = {type(v) for v in present}
         if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):

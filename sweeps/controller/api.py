@@ -67,7 +67,7 @@ def run(
         SweepFailed: No trial has a value. The message contains the error of the first trial that failed.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
-    began = round(time.time(), 3)  # In whole milliseconds, because MLflow stores them and the sweep's run is found by this time.
+    began = round(time.time(), 3)  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
     space = space_file.load(Path(file), tuple(overrides))
     root, uri = Path(dir or DEFAULT_ROOT), _tracking_uri(tracking_uri, space.has_mlflow)
     _check(space, root, storage, address)
@@ -143,7 +143,7 @@ def resume(
         address: Address of a Ray cluster. By default, the address with which the sweep started.
         tracking_uri: MLflow tracking URI. By default, the URI with which the sweep started.
         storage: URL of the study's database. It is needed only if the database requires a password, which the folder does not store.
-        trust: Read pickles in the sweep's folder that this user's key has not signed. Reading a pickle runs the code inside it.
+        trust: True to read pickles in the sweep's folder that this user's key has not signed. Reading a pickle runs the code inside it.
         on_progress: Called with a `SweepStatus` a few times a second.
 
     Returns:

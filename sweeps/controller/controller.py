@@ -66,8 +66,8 @@ class SweepController:
         publish_status: Function that is called with a `SweepStatus` a few times a second.
         configure_pool: Function that passes the data actor and the labels to a pool that Ray has restarted.
         data_process: Process id of the data actor; None if it runs on another machine.
-        prefit: Ray reference that resolves when the first preprocessing chains are fitted: those that are known before the first trial.
-            None if there are none.
+        prefit: Ray reference that resolves when the first preprocessing chains are fitted. These are the chains that are known before the
+            first trial. None if no chain is known then.
 
     Attributes:
         trials: Object that starts, pauses and ends trials.
@@ -110,7 +110,8 @@ class SweepController:
         self._unfinished_state = State.RUNNING  # state to record for the trials that are running when the sweep stops
         search.store.clock = lambda: time.time() - began
         ended = search.budget.ended
-        self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0  # After such an end, a resume counts failures from zero.
+        # If an earlier driver stopped because its first trials all failed, this driver counts failures from zero.
+        self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0
         search.budget.forgive_failures(self.space.limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -127,7 +128,7 @@ class SweepController:
             StopIteration: No more trials start.
         """
         if self._paused:
-            self._poll()  # Ray Tune does not call `poll` while no trial runs and it waits for one.
+            self._poll()  # Ray Tune does not call `poll` while no trial runs and Ray Tune waits for a trial.
             if self._paused and self.reason is None:
                 return None
         if self.scheduler.perturbs:
@@ -148,9 +149,9 @@ class SweepController:
         return self.trials.start(trial)
 
     def _stop_paused(self) -> None:
-        """Stop the paused trials, unless the sweep itself stops. No other trial is left whose results could let them continue.
+        """Stop all paused trials, because no other trial is left whose results could let a paused trial continue.
 
-        A resumed sweep may continue them.
+        If the sweep itself stops, the trials stay paused, so that a resumed sweep can continue them.
         """
         for number, rung in () if self.reason else tuple(self.search.view.paused.items()):
             self._end_without_run(number, State.PRUNED, f"{self.space.scheduler.name} at step {rung}")
@@ -314,7 +315,7 @@ class SweepController:
         used += [(live.seconds, live.trial) for live in map(self.study_store.live_trial, self.search.interrupted)]
         gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
         if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
-            # If the limit is one on failures, the running trials stay resumable, because they did not fail.
+            # After too many failures, the running trials stay resumable, because they did not fail themselves.
             self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
 
     def refuse(self, error: InputError) -> None:
@@ -332,7 +333,7 @@ class SweepController:
 
     @_keep_error
     def on_runner_lost(self, trial: str) -> None:
-        """Record a trial as failed, because Ray Tune no longer restarts its runner."""
+        """Record a trial as failed, because Ray Tune no longer restarts the trial's runner."""
         if trial in self.running:
             limit = self.space.limits.max_failures
             self.pool.cancel.remote(trial)

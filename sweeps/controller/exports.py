@@ -67,14 +67,15 @@ def export(
         sweep: The sweep's folder.
         trial: Id of the trial to export. The default is the best trial.
         top: Number of trials to export, the best first.
-        pareto: Export all trials of the Pareto front. This needs several objectives.
-        refit: Train the trial again on the train and valid rows together, for as many steps as the exported model was
-            trained. The training runs on the cluster of the sweep.
-        latest: Export the latest checkpoint of each trial instead of the best checkpoint.
+        pareto: True to export all trials of the Pareto front. This needs several objectives.
+        refit: True to train the trial again on the train and valid rows together, for as many steps as the model that an export without
+            `refit` would contain. The training runs on the cluster of the sweep.
+        latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
         output: Folder to write. The default is SWEEP/exports/ID, with the suffix `-refit` or `-latest`. With `top` or `pareto`, each
             trial gets a subfolder.
-        again: Reuse a valid earlier export of the same model in SWEEP/exports.
-        trust: Read pickles in the sweep's folder even if this user's key has not signed them. Reading a pickle runs the code inside it.
+        again: True to reuse a valid earlier export of the same model in SWEEP/exports.
+        trust: True to read pickles in the sweep's folder even if this user's key has not signed them. Reading a pickle runs the code inside
+            it.
 
     Returns:
         The exports, the best trial first.
@@ -240,7 +241,7 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
         bundle: A bundle that `export` wrote.
         name: Name of the registered model.
         alias: Alias to move to the new version; see `sweeps.tracking.mlflow.registry.register`.
-        force: Move the alias even if the version that holds it now has a better value.
+        force: True to move the alias even if the version that holds it now has a better value.
 
     Returns:
         Messages for the user, one for each action.

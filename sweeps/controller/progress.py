@@ -23,8 +23,8 @@ class TrialProgress:
         trial: The trial.
         began: When the trial started, in seconds since the start of the sweep.
         configuration: Short form of the trial's configuration, for display.
-        first_report: The first report that this driver received of the trial; None before it.
-        last_report: The latest report of the trial; None before the first report.
+        first_report: The first report that this driver received from the trial; None before the first report.
+        last_report: The latest report that this driver received from the trial; None before the first report.
         best: The best value among the trial's reports; None before the first value.
         best_step: The step that reported the best value.
         attempt: Number of the current attempt; above 1 if the trial lost workers.

@@ -38,7 +38,7 @@ class Repaired:
     Attributes:
         folder: The sweep's folder.
         lines: Number of lines of the journal before the repair.
-        salvaged: The new journal, and for each trial what the repair did with it. None if the journal needed no repair.
+        salvaged: The new journal, with what the repair did to each trial. None if the journal needed no repair.
         kept: Paths under which the damaged files and folders are kept.
         why: Description of each problem that was found, in one line; () if nothing was damaged.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sweeps.execution.messages import Progress
     from sweeps.study.record import TrialRecord
 
-# A trial's reports: the step and the metrics of each.
+# (step, metrics) of each report of a trial.
 Reports = tuple[tuple[int, Mapping[str, float]], ...]
 
 
@@ -39,7 +39,8 @@ class Comparison:
 
     Attributes:
         trial: The trial's id.
-        before: Reports of the trial in the sweep, with the metrics of objectives and constraints. All metrics, if these are only costs.
+        before: Reports of the trial in the sweep, with the metrics of objectives and constraints. If all objectives and constraints are
+            costs, the reports have all metrics.
         now: Reports of the new run, with the same metrics.
         error: Error of the loop in the new run; None if the loop did not fail.
         failed: True if the trial failed in the sweep.
@@ -150,7 +151,7 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
 
 @contextlib.contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder in a sweep's folder, locked like the folder of a running sweep. Output goes to a log file there.
+    """Make a temporary folder in a sweep's folder, locked like the folder of a running sweep. Output goes to a log file in the new folder.
 
     Args:
         folder: The sweep's folder. Every node of a cluster must be able to read it.
@@ -189,7 +190,7 @@ def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str
 
 
 def _missing_value(objectives: Objectives, state: State | None, reports: list[Report]) -> str | None:
-    """Return why the study would record a trial as failed although its loop ended normally; None if it would not."""
+    """Return why the study would record a trial as failed although its loop ended normally; None if the study would not do so."""
     curve = tuple((r.step, math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan)) for r in reports)
     others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.reported_metrics[1:]}
     missing = objectives.score(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing

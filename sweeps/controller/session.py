@@ -57,7 +57,7 @@ class SweepSession:
         address: Address of a Ray cluster. None starts Ray on this machine, unless this process is already connected to Ray.
         job: Values for fields of `Job` that replace the values from `job_of`, by field name.
         max_failures: Number of times that a trial may lose its workers before the trial fails.
-        train_and_valid: Train on the rows of train and valid together; see `sweeps.data.data_actor`.
+        train_and_valid: True to train on the rows of train and valid together; see `sweeps.data.data_actor`.
 
     Attributes:
         cluster: The Ray cluster that the session runs on.

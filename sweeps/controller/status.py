@@ -42,7 +42,8 @@ class TrialRow:
         seconds: Seconds since the trial started.
         attempt: Number of the current attempt; above 1 if the trial lost workers.
         configuration: Values of all dimensions except the workers.
-        silent: Text that names the ranks that have not reported for a long time, and the line of code that each is at. "" if all report.
+        silent: Text that names the ranks that have not reported for a long time, and the line of code that each of them executes. "" if
+            there are no such ranks.
     """
 
     trial: str

@@ -124,7 +124,7 @@ class SweepRun:
         return result.with_note(conclusion.nothing_left_note(reason))
 
     def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
-        """Return the limit that would end the resumed search before its first trial. Return None if no limit would.
+        """Return the limit that would end the resumed search before its first trial. Return None if there is no such limit.
 
         Args:
             search: The search.
@@ -247,7 +247,7 @@ class SweepRun:
         return search
 
     def _publish_stage(self, stage: str) -> None:
-        """Publish the current phase of the sweep. Used before its first trial starts."""
+        """Publish the current phase of the sweep. Call this method only before the first trial starts."""
         if self._search_loop is not None:
             total = self._search_loop.queue.known_total
         else:

@@ -170,7 +170,7 @@ def _stages(folder: Path, study: Record) -> dict[str, str]:
 
 
 def best_of(study: Record) -> tuple[str, float] | None:
-    """Return the id and the value of the best trial of a study; None if there is none."""
+    """Return the id and the value of the best trial of a study; None if no trial has a value, or if there are several objectives."""
     if (best := study.best) is None:
         return None
     value = study.configurations.results()[best.number if best.origin is None else best.origin].value

@@ -108,7 +108,7 @@ class TrialLifecycle:
         """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints."""
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)
-            # A perturbation also starts a new attempt, so attempts do not count losses.
+            # A perturbation also starts a new attempt, so the number of attempts does not show how often workers were lost.
             lost = 0 if self._search.scheduler.perturbs else live.attempts - self._earlier_attempts[running.trial.id]
             self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _past(live, max(1, lost)))
 

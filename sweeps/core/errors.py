@@ -67,7 +67,7 @@ class DamagedStudy(InputError):
 
 
 class SweepFailed(SweepsError):
-    """The sweep ran, and no trial has a value. The message has the error of the first trial."""
+    """The sweep ran, and no trial has a value. The message has the error of the first trial that failed."""
 
 
 class SweepLocked(SweepsError):

@@ -20,7 +20,7 @@ from sweeps.core.suggestions import did_you_mean
 
 
 class RefError(Exception):
-    """A text is not a reference, or its module or attribute does not exist. The message says which of these is the problem."""
+    """Raised if a text is not a reference, or if its module or attribute does not exist. The message says which of these is the problem."""
 
 
 def parse(ref: str) -> tuple[str, str]:
@@ -92,7 +92,7 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
 
 
 def _below(root: Path, parts: list[str]) -> Path | None:
-    """Return the file of a module below a folder; None if there is none."""
+    """Return the file of a module below a folder; None if the folder does not have the module."""
     base = root.joinpath(*parts)
     for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
         if candidate.is_file():

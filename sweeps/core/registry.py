@@ -1,6 +1,7 @@
 """Registry of plug-ins. Each built-in plug-in has a kind, a name and a reference `module:attr`, which is imported on first use.
 
-In place of a registered name, a user may write the `module:attr` of a class. To add a built-in plug-in, write its file and add a row here.
+In place of a registered name, a user may write the `module:attr` of a class. To add a built-in plug-in, write its file, and add a row to
+`BUILT_IN`.
 This module does not import the plug-ins itself. A folder can therefore use a plug-in from a folder that comes later in the import order.
 """
 

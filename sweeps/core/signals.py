@@ -33,7 +33,7 @@ class Interrupt:
         self._asked_at = 0.0  # time.monotonic()
 
     def again(self) -> None:
-        """Install the handlers again. Call this method after `ray.init`, which replaces the handlers by those of Ray."""
+        """Install the handlers again. Call this method after `ray.init`, which installs Ray's own handlers instead."""
         if threading.current_thread() is threading.main_thread():
             for number in handled_signals():
                 signal.signal(number, self._handle)
@@ -45,7 +45,7 @@ class Interrupt:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Record the first signal. End the process and its children at the second signal.
 
-        A second SIGHUP is ignored, because a closing terminal sends several. For SIGTERM, see `REPEAT_SECONDS`.
+        A second SIGHUP is ignored, because a closing terminal sends SIGHUP several times. For SIGTERM, see `REPEAT_SECONDS`.
         """
         if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)):
             return

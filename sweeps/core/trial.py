@@ -181,10 +181,11 @@ class Current:
         threads: Number of CPUs of this worker, at least 1.
         check: Up to 32 prepared rows of `valid`, without the label; None if the space names no data. The loop passes the model's
             predictions for these rows to `note_checkpoint`. A bundle is written only if it makes the same predictions from the raw rows.
+        checkpoint_interval: Time in seconds between two checkpoints; see `checkpoint_due`.
         asked: The metrics of all objectives and constraints, without costs.
-        milestones: Steps whose report must carry a checkpoint. Empty except under PBT.
-        keep_last: True if the loop must keep the model of the last step, not of the best step. This is so if a trial is trained again on
-            all rows, because there are then no `valid` rows.
+        milestones: Steps whose report must carry a checkpoint. Empty unless the scheduler needs checkpoints, as `pbt` does.
+        keep_last: True if the loop must keep the model of the last step, not of the best step. It is True when a trial is trained again on
+            the rows of train and valid together, because the metrics of `valid` are then meaningless.
         final: The metrics that `report_final` has recorded.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
@@ -253,7 +254,8 @@ class Current:
     def checkpoint_due(self, step: int, last: bool = False) -> bool:
         """Return whether the next report should carry a checkpoint.
 
-        True at the last step, at milestones, and if this method last returned True at least `checkpoint_interval` seconds ago.
+        True at the last step, at milestones, and if `checkpoint_interval` seconds have passed since this method last returned True, or
+        since the trial started.
 
         Args:
             step: The step that is reported next; the first is 1.
@@ -272,7 +274,7 @@ class Current:
         `final/NAME`.
 
         Args:
-            metrics: Value of each metric. A later call adds its metrics to those of earlier calls, and replaces values of the same name.
+            metrics: Value of each metric. A later call adds metrics to the metrics of earlier calls, and replaces values of the same name.
         """
         self.final.update({str(name): float(value) for name, value in metrics.items()})
 

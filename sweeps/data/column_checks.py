@@ -34,7 +34,7 @@ class AvailableColumns:
     Attributes:
         names: columns of the data, and columns that earlier steps create.
         expanded: True if an earlier step creates columns whose names start with one of `names`, followed by `_`.
-        anything: True if an earlier step is a user's, which may create columns with any name.
+        anything: True if an earlier step is user code, which may create columns with any name.
     """
 
     names: frozenset[str]
@@ -48,11 +48,11 @@ class AvailableColumns:
         return self.expanded and (glob.has_magic(want) or any(want.startswith(n.translate(_SAFE_CHARACTERS) + "_") for n in self.names))
 
     def union(self, other: AvailableColumns) -> AvailableColumns:
-        """Return the columns that may be in either of the two."""
+        """Return the columns that are in this object or in `other`."""
         return AvailableColumns(self.names | other.names, self.expanded or other.expanded, self.anything or other.anything)
 
     def after(self, step: Step) -> AvailableColumns:
-        """Return the columns that may reach the step after this one."""
+        """Return the columns that may reach the step that follows `step`."""
         new = {name for key in _OUTPUT_PARAMETERS for name in _strings(step.params.get(key))}
         new |= {_CONCATENATOR_OUTPUT} if step.name == "Concatenator" else set()
         return AvailableColumns(self.names | new, self.expanded or step.name in _EXPANDING, self.anything or ":" in step.name)
@@ -68,7 +68,7 @@ def check_step_columns(
     Args:
         chain: the template of `space.preprocessor`.
         features: columns that reach the first step.
-        label: the label column, which no step gets; None if the data has no label.
+        label: the label column, which is not passed to any step; None if the data has no label.
         source: name of the data source, for messages.
         removed: columns of the data that do not reach any step, because they are in `data.drop` or define a split.
 

@@ -1,8 +1,8 @@
 """Convert the values of raw columns to the dtypes that they had in training.
 
-The values of a column may arrive with another dtype. If a CSV column of integers has a missing value, it is read as floats. If a text
-column has only digits, it is read as integers. Fitted chains, bundles and the server all use the conversions and the error message of this
-module.
+Rows for a prediction may have other dtypes than the rows of training. If a CSV column of integers has a missing value, the column is read
+as floats. If a text column has only digits, the column is read as integers. Fitted chains, bundles and the server all use the conversions
+and the error message of this module.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class InvalidValue(Problem):
 
 
 def _refuse_unparsed(values: pd.Series, parsed: pd.Series, name: str, rule: str) -> None:
-    """Refuse the first value that is present but could not be parsed. Blank text counts as missing.
+    """Raise an error for the first value that is present but could not be parsed. Blank text is treated as missing.
 
     Raises:
         InputError: a value could not be parsed.
@@ -115,7 +115,10 @@ def to_text(values: pd.Series) -> pd.Series:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as the text in its file. For example, 12.0 becomes `12`, because missing values turn integers into floats."""
+    """Return a value as the text that it has in its file.
+
+    For example, 12.0 becomes `12`: integers are read as floats if their column has missing values.
+    """
     return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
 
 

@@ -61,7 +61,7 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
     Args:
         column: the column as it was in training.
         values: the values as they arrived.
-        keep_integers: leave integers and booleans unchanged. This is used if the chain has no steps.
+        keep_integers: True to leave integers and booleans unchanged. It is True if the chain has no steps.
 
     Returns:
         The converted values, with the index of `values`.
@@ -123,7 +123,7 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
         label: the label column, which cannot be selected.
 
     Raises:
-        InputError: no column has one of the names or matches one of the patterns.
+        InputError: one of the names or patterns matches no column, or is the label.
     """
     wanted: Sequence[str] = (columns,) if isinstance(columns, str) else tuple(columns) if columns is not None else (default,)
     names = [str(n) for n in frame.columns]

@@ -57,8 +57,8 @@ class _DataActor:
         folder: folder of the sweep.
         workers: every number of workers that a trial can have.
         cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray counts more CPUs than the machine has.
-        numeric_only: refuse chains whose output has a column that is neither a number nor a category. Some trainers need this.
-        train_on_valid: add the rows of valid to train. These rows also stay in valid, so the metrics of valid are then meaningless.
+        numeric_only: True to refuse chains whose output has a column that is neither a number nor a category. Some trainers need this.
+        train_on_valid: True to add the rows of valid to train. These rows also stay in valid, so the metrics of valid are then meaningless.
         modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
     """
 
@@ -93,7 +93,7 @@ class _DataActor:
             spec: see `sweeps.space.Space.data`.
             seed: seed of the sweep.
             variants: see `sweeps.space.Space.variants`.
-            tuned: the tuned keys of `data`.
+            tuned: names of the keys of the `data` section that are tuned.
             before: fingerprint of the data when the sweep began. None if the sweep is new.
 
         Returns:
@@ -231,7 +231,7 @@ def start(where: Any, **arguments: Any) -> Any:
 
 
 def process_id(actor: Any) -> int | None:
-    """Return the process id of the data actor. Call this function before you call a method of the actor.
+    """Return the process id of the data actor. Call this function before any long method of the actor, or it waits for this method.
 
     Args:
         actor: see `start`.

@@ -17,7 +17,7 @@ from sweeps.core.suggestions import did_you_mean
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Split
 
-# The setting that drops rows without a label, which `infer_task` refuses
+# The setting that drops rows without a label. `infer_task` refuses such rows
 DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
 
 # If an integer label has more distinct values than this number, the task is a regression, unless `data.task` sets another task
@@ -35,7 +35,7 @@ def split_columns(spec: DataSpec) -> set[str]:
 
 
 def nearest_column(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about a missing column. It suggests the most similar name, or lists existing names."""
+    """Return the end of a message about a missing column. This text suggests the most similar name, or lists existing names."""
     names = list(names)
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
@@ -145,8 +145,8 @@ def _describe_type(kind: pa.DataType | None) -> str:
 def drop_unlabeled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
     """Drop the rows without a label.
 
-    A label of integers with a missing value is read as floats. After the rows are dropped, it becomes integers again, so that its values
-    can be classes.
+    A label of integers with a missing value is read as floats. After the rows are dropped, the label is converted back to integers, so that
+    its values can be classes.
 
     Args:
         label: the label column.

@@ -75,7 +75,7 @@ class PreparedStore:
 
     Args:
         folder: folder of the sweep.
-        trust: read pickles even if they are not signed with this user's key.
+        trust: True to read pickles even if they are not signed with this user's key.
     """
 
     def __init__(self, folder: Path, trust: bool = False):

@@ -38,7 +38,7 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
 
     Args:
         files: the files.
-        most: read at most this number of files. None reads all.
+        most: largest number of files to read. None to read all files.
 
     Returns:
         The schema of each file that was read.

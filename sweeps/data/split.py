@@ -40,7 +40,7 @@ def assign_splits(
         n: number of rows.
         valid: how to choose the rows of valid. None if valid has a separate source.
         test: how to choose the rows of test. None if test has a separate source or there is no test split.
-        columns: The columns that `valid` or `test` refers to, each of shape (n,).
+        columns: the columns that `valid` or `test` refers to, by name, each of shape (n,).
         strata: class codes of shape (n,). A split by fraction keeps the share of each class. None if there are no classes.
         seed: seed of splits by fraction and by group.
 

@@ -29,10 +29,10 @@ class DataVariants:
         spec: see `sweeps.space.Space.data`.
         variants: see `sweeps.space.Space.variants`.
         seed: seed for splitting the rows, and for sampling a share of the rows.
-        tuned: the tuned keys of `data`.
+        tuned: names of the keys of the `data` section that are tuned.
 
     Attributes:
-        sources: the splits of each distinct source.
+        sources: the splits of each distinct source, by `DataSpec.source`.
         fingerprint: hash of all variants.
 
     Raises:

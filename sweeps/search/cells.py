@@ -38,14 +38,15 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
     """Return the index of the cell for the next trial: the cell with the fewest trials.
 
     If several cells have the fewest trials, the order of the current round decides. One round visits every cell once. Within a round, cells
-    with equal scaling are adjacent, and every second round runs backwards. Gangs therefore change their shape about once a round, not once
-    a trial.
+    with equal scaling are adjacent, and every second round runs backwards. Gangs therefore change their shape about once in a round, not at
+    every trial.
 
     Args:
         cells: All cells, at least one.
         counts: Number of trials that started in each cell.
-        fixed: Values of the trial that are already known, by dimension; None if no value is known. If any cells agree with these values,
-            only those cells are considered.
+        fixed: Values of the trial that are already known, by dimension; None if no value is known. Only cells that contain all these values
+            are considered. If no cell contains them all, all cells that do not contradict these values are considered. If every cell
+            contradicts these values, all cells are considered.
     """
     fixed = {name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)}
     able = [i for i, cell in enumerate(cells) if all(name in cell and cell[name] == key for name, key in fixed.items())]
@@ -64,7 +65,7 @@ def scaling_key(cell: Cell) -> str:
 
 
 def first_shapes(space: Space, count: int) -> list[Shape]:
-    """Return the shapes of the first trials, if the grid alone decides the shapes.
+    """Return the shapes of the first trials. Stop at the first trial whose shape does not follow from the grid alone.
 
     Args:
         space: The search space.

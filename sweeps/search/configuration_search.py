@@ -28,7 +28,7 @@ class _OpenOption(Exception):
 
 
 def try_build(space: Space, number: int, choose: Callable[[Dimension], Any]) -> Trial | None:
-    """Build a trial as `trial_building.build_trial` does. Return None if the trial cannot be built, such as when `choose` lacks a key."""
+    """Build a trial with `trial_building.build_trial`. Return None if this fails, for example because `choose` does not know a key."""
     try:
         return trial_building.build_trial(space, number, choose)
     except UNREADABLE:

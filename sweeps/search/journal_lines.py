@@ -124,8 +124,8 @@ class JournalLines:
     Attributes:
         study: Lines about the study.
         trials: Lines about each trial, by trial number. The numbers may have gaps.
-        started: Numbers of the trials that certainly started: their `begun` record is left, or at least two other lines about them are left
-            (the CREATE_TRIAL record is not counted).
+        started: Numbers of the trials that certainly started: their `begun` record is readable, or at least two other lines about them are
+            readable (the CREATE_TRIAL record is not counted).
         limit: Upper bound of the number of trials. A record whose trial number is this number or larger is considered damaged.
     """
 
@@ -187,7 +187,7 @@ class JournalLines:
         """Find the number of the trial that each CREATE_TRIAL record creates.
 
         A CREATE_TRIAL record has no trial number. The lines between this record and the next CREATE_TRIAL record show the number: the first
-        of these lines that is about a new trial has the number. A CREATE_TRIAL record without such lines gets a free number between the
+        of these lines that is about a new trial has the number. A CREATE_TRIAL record without such lines gets an unused number between the
         numbers of the CREATE_TRIAL records before and after this record.
         """
         events = [(line.index, None, line) for line in creates]

@@ -34,7 +34,7 @@ class RebuiltJournal:
         lines: Lines of the rebuilt journal.
         changed: True if the lines differ from the lines of the damaged journal.
         dropped: (line number, problem) of each line of the damaged journal that was not kept.
-        ended: Ids of the trials with a recorded end, without the trials in `restored`.
+        ended: Ids of the trials with a recorded end, except the trials in `restored`.
         restored: Ids of the trials whose end was lost and was restored from the result.
         unfinished: Ids of the started trials without a recorded end. A resumed sweep continues these trials from a checkpoint or runs them
             again from the start.

@@ -53,7 +53,7 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
 
     Args:
         search: The `search` section of the space.
-        context: Facts about the sweep for the sampler.
+        context: Facts about the sweep that the sampler needs.
 
     Raises:
         InputError: The algorithm needs a package that is not installed, or the user-defined class cannot be imported or built.
@@ -89,7 +89,7 @@ def missing_package(algorithm: str) -> list[Problem]:
 def check_plugins(space: Space) -> list[Problem]:
     """Return all problems of the sampler and the scheduler of a space.
 
-    User-defined classes are imported. To make this possible, the folders of the user's modules are added to `sys.path` and stay in it.
+    User-defined classes are imported. For these imports, the folders of the user's modules are added to `sys.path` and are not removed.
 
     Args:
         space: The search space.

@@ -42,7 +42,7 @@ class Limits:
 
 
 class Phase(enum.Enum):
-    """What a connection is waiting for."""
+    """The thing that a connection is waiting for."""
 
     IDLE = "the first byte of a request"
     HEADERS = "the rest of the headers"

@@ -95,7 +95,8 @@ def serve(
                     paths = "/predict, /schema, /health, /metrics, /docs"
                     say(f"serving {bundle} at {place} with --replicas {replicas} ({paths}); press Ctrl-C to stop")
                     stop.wait()
-                # The proxy must run until the replicas have answered their requests. `shutdown` alone would end all of them at once.
+                # The proxy must run until the replicas have answered their requests. `shutdown` alone would end the proxy and the replicas
+                # at once.
                 ray.serve.delete(APP)
             finally:
                 ray.serve.shutdown()  # type: ignore[no-untyped-call]

@@ -33,7 +33,8 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
 
     Args:
         template: The template.
-        every: True to return all dimensions, because some have conditions. False to return only grids and dimensions that contain grids.
+        every: True to return all dimensions; this is needed if a dimension has a condition. False to return only grids and dimensions that
+            contain grids.
     """
     if not isinstance(template, Dimension):
         return tuple(fork for child in children(template) for fork in _forks(child, every))
@@ -42,9 +43,10 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
 
 
 def cells_of(template: Template) -> Iterator[dict[str, Any]]:
-    """Yield every possible combination of the grids in a template; see `Space.cells`."""
+    """Yield every possible combination of the options of the grids in a template; see `Space.cells`."""
     every = any(dim.when for dim in dimensions(template))
-    # Stack of partial cells: the remaining forks, the chosen options, and the names of dimensions that a cell does not decide.
+    # Stack of partial cells. An entry has the forks that are not yet processed, the options chosen so far, and the names of the processed
+    # dimensions that are not grids, so that a cell does not fix their values.
     stack: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [(_forks(template, every), {}, frozenset())]
     while stack:
         remaining, cell, undecided = stack.pop()
@@ -69,12 +71,13 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 
 
 def combinations(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the filled sections for every combination of values of some dimensions. Every other dimension keeps one valid value.
+    """Yield the filled sections for every combination of values of some dimensions. Each other dimension has the same valid value in all.
 
     Args:
         sections: All sections of a space.
         names: Names of the dimensions that take all their values. The dimensions that decide whether a named dimension is active are
-            varied too. A deciding dimension of numbers takes one value on each side of every number that conditions compare it with.
+            varied too. If such a deciding dimension has a domain of numbers, it takes only enough values to make each condition true and
+            false; see `points`.
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
@@ -111,7 +114,7 @@ def any_key(dim: Dimension) -> Any:
 
 
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
-    """Return all keys of a dimension if `whole` is true. Otherwise return enough keys to decide the conditions of `dims`."""
+    """Return all keys of a dimension if `whole` is true. Otherwise return enough keys to make each condition of `dims` true and false."""
     if dim.options:
         return [option.key for option in dim.options]
     if whole and dim.is_integer:
@@ -212,7 +215,7 @@ def _shape(filled: Any, backend: str) -> Shape:
 
 
 def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
-    """Return the distinct shapes of a scaling section, in the order of the file. If it has conditions, some shapes may be impossible.
+    """Return the distinct shapes of a scaling section, in the order of the file. If the section has conditions, some may be impossible.
 
     Args:
         scaling: Template of the section.

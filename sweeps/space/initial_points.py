@@ -70,7 +70,7 @@ class InitialPointsParser:
     def _walk(self, node: Node, path: str, known: dict[str, Any]) -> list[str]:
         """Add a problem for each given dimension that is inactive. Return the names of the active dimensions without a value."""
         missing: list[str] = []
-        undecided: set[str] = set()  # dimensions without a value that may be active
+        undecided: set[str] = set()  # dimensions that have no value in this point and may be active
         for name, dim in self.dims.items():
             enclosing = self.outer.get(name)
             when = (*dim.when, *((Term(enclosing[0], keys=(enclosing[1],)),) if enclosing else ()))

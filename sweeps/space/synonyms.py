@@ -24,7 +24,8 @@ _SKLEARN_STEPS = (
     "feature_selection:VarianceThreshold"
 )
 
-# For each place in the space file: our name, or the hint to show, and the names in other tools that mean it. Case, `_` and `-` are ignored.
+# For each place in the space file: our name or the hint to show, and the names in other tools with this meaning. Case, `_` and `-` are
+# ignored.
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "domain": {
         "grid": "grid_search",
@@ -192,7 +193,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         'for median, use scikit-learn: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median"
     },
 }
-# For each place: the word to suggest for each name of another tool. A single word is shown as "did you mean `word`?", other text unchanged.
+# For each place: the text to suggest for each name of another tool. A single word is shown as "did you mean `word`?". A text of several
+# words is shown unchanged.
 SUGGESTIONS = {place: {name: word for word, names in words.items() for name in names.split()} for place, words in _NAMES.items()}
 
 

@@ -1,9 +1,9 @@
 """Read the `TRAINER` literal, in which a trainer's module describes the trainer. The module is not imported.
 
     TRAINER = {
-        "loop": "train_func",               # the training loop; the default
+        "loop": "train_func",               # name of the training loop; `train_func` is the default
         "backend": "torch",                 # the process group of its ranks: torch, xgboost, lightgbm or none (the default)
-        "load": "load",                     # the function that loads a checkpoint's model; without it there is no bundle
+        "load": "load",                     # the function that loads a checkpoint's model; if absent, a sweep writes no bundle
         "resume_files": ["latest.pt"],      # files of a checkpoint that only a resumed training needs; a bundle omits these files
         "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."}},
         "additional_parameters": False,     # True to allow other parameters; the default is False if there are `parameters`, else True
@@ -53,9 +53,9 @@ class TrainerDefinition:
     """The `TRAINER` literal of a trainer's module.
 
     Attributes:
-        loop: The training loop, a function of the module.
+        loop: Name of the training loop, which is a function of the module.
         backend: The process group that the ranks need.
-        load: The function of the module that loads a checkpoint's model. None if there is none.
+        load: Name of the module's function that loads a checkpoint's model. None if the literal names no such function.
         resume_files: Names of files in a checkpoint that only a resumed training needs. A bundle omits these files.
         parameters: A JSON Schema fragment for each parameter; see `parameter_schema`.
         additional_parameters: True if `params` may have other names too.

@@ -35,7 +35,7 @@ class InvalidValue(Exception):
 
 
 def read_term(dim: Dimension, node: Node) -> Term:
-    """Parse the value of one key of a `when`: a value, a comparison, or a list of both. At least one item of a list must be true.
+    """Parse the value of one key of a `when`: a value, a comparison, or a list of values and comparisons, one of which must be true.
 
     Args:
         dim: The dimension that the key names.
@@ -152,7 +152,7 @@ class WhenParser:
         self.problems = problems
         self.parsed: dict[str, Dimension] = {}  # parsed dimensions
         self.started: set[str] = set()  # paths of all dimensions whose parsing has started, including invalid ones
-        self.enclosing: list[str] = []  # paths of the dimensions that contain the current one
+        self.enclosing: list[str] = []  # paths of the dimensions that contain the dimension that is parsed now
         # terms with an unknown dimension: place of the term, path of the dimension with the `when`, name of the unknown dimension
         self._unresolved: list[tuple[Mark, str, str]] = []
         self._marks: dict[str, Mark] = {}  # place of each `when`, by the name of its dimension

@@ -1,8 +1,8 @@
 """Parse YAML 1.2 into a tree of nodes with lines and columns.
 
-ruamel.yaml scans and parses. This module decides the value of a plain scalar by the core schema of YAML 1.2.2 (10.3.2): `1e-4` is a
-number, and `no` is a word. The tree is built from events, so a file cannot create Python objects. Parsing stops as soon as the text exceeds
-one of the limits `MAX_DEPTH` and `MAX_NODES`.
+ruamel.yaml scans and parses the text. This module determines the value of each unquoted scalar with the core schema of YAML 1.2.2 (10.3.2):
+`1e-4` is a number, and `no` is text, not a boolean. The tree is built from ruamel's events, so a file cannot create Python objects. Parsing
+stops as soon as the text exceeds one of the limits `MAX_DEPTH` and `MAX_NODES`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_text(path: Path, source: str) -> str:
 
     Args:
         path: The file.
-        source: Name of the file in a problem.
+        source: Name of the file for messages.
 
     Raises:
         InputError: The file does not exist, is not a regular file, is over 1 MB, or is not UTF-8.
@@ -69,7 +69,7 @@ def read_text(path: Path, source: str) -> str:
 
 
 def _mark_after(before: str, source: str) -> Mark:
-    """Return the place of the character that follows a text."""
+    """Return the place of the character that comes after the text `before`, which starts at the beginning of the file."""
     lines = re.split("\r\n|\r|\n", before)
     return Mark(source, len(lines), len(lines[-1]) + 1)
 
@@ -79,8 +79,8 @@ def parse(text: str, source: str, override: bool = False) -> Node:
 
     Args:
         text: The text of a file, or the value of an override.
-        source: Name of the file in a problem.
-        override: True if the text is the value of a `--set`. Its nodes then have no lines, and an empty text is null.
+        source: Name of the file or of the override for messages.
+        override: True if the text is the value of a `--set`. The nodes then have no line numbers, and an empty text gives a null node.
 
     Raises:
         InputError: The text is not valid YAML 1.2, or breaks a rule of this module. The error has only the first problem.
@@ -102,14 +102,14 @@ def parse(text: str, source: str, override: bool = False) -> Node:
 
 
 class _Builder:
-    """Builder of the tree, from ruamel's events. It recurses, but at most `MAX_DEPTH` levels."""
+    """Builder of the tree from ruamel's events. The builder recurses at most `MAX_DEPTH` levels deep."""
 
     def __init__(self, text: str, source: str, override: bool):
         self.source, self.override = source, override
         self.events = iter(YAML(typ="safe", pure=True).parse(text))
-        self.open: list[Mark] = []  # places of the lists and mappings that have not ended
+        self.open: list[Mark] = []  # places of the lists and mappings that are not yet complete
         self.total = 0
-        self.anchors: dict[str, Node | None] = {}  # node of each anchor; None until the node has ended
+        self.anchors: dict[str, Node | None] = {}  # node of each anchor; None until the node is complete
 
     def mark(self, at: Any) -> Mark:
         """Convert one of ruamel's marks into a place."""

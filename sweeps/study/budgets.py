@@ -19,7 +19,7 @@ class BudgetState:
 
     Attributes:
         goals: One boolean for each objective: True if smaller values are better.
-        best: Number of the first trial and result of the best configuration. None if there are several objectives, or if no configuration
+        best: (number of the first trial, result) of the best configuration. None if there are several objectives, or if no configuration
             has a value yet.
         front: Results of the configurations on the Pareto front, by the number of the first trial; {} for a single objective.
         without_improvement: Number of configurations that ended COMPLETE or PRUNED since the last improvement. An improvement is a

@@ -131,7 +131,10 @@ class RecordedPerturbation(_Model):
 
 
 class ProgressRecord(_Model):
-    """Progress of a trial: the attribute `told.N`. The last progress record of an ended trial has no reports."""
+    """Progress of a trial since the record before: the attribute `told.N`, where N is the number of the progress record.
+
+    The last progress record of an ended trial has no reports.
+    """
 
     reports: list[Annotated[tuple[Annotated[int, Field(ge=0)], float, float, Numbers], Strict(False)]]
     steps: Count

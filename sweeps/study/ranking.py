@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from sweeps.core.trial import Result, State
 
-# A sweep stops if this many trials have ended first and all of them failed, because the trials then most likely share one problem.
+# A sweep stops if the first trials that end all fail, and there are this many of them. The trials then most likely share one problem.
 ABORT_AFTER_FAILURES = 5
 
 

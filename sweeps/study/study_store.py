@@ -290,7 +290,8 @@ class StudyStore:
     def checkpoints(self) -> dict[str, set[str]]:
         """Return the names of the checkpoints to keep for each ended trial, by trial id.
 
-        These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is above 2, further new checkpoints are kept.
+        These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is above 2, the newest of the other checkpoints
+        are kept too.
         """
         ended = (t for t in self.trials() if t.state.is_finished() and "begun" in t.user_attrs)
         names = ((t.user_attrs["begun"]["id"], record.checkpoint_names(t), self._latest_names(t)) for t in ended)
@@ -349,10 +350,10 @@ class StudyStore:
         return self.configurations().winner(self.objectives.goals)
 
     def ranked(self) -> list[int]:
-        """Return the numbers of the best trials, the best first.
+        """Return the numbers of the trials with the same tier as the best trial (see `ranking.tier`), the best first.
 
-        With several objectives, the trials of the Pareto front come first. All other trials with the tier of the best trial follow, ordered
-        by the first objective (see `ranking.tier`).
+        With several objectives, the trials of the Pareto front come first. The other trials of this tier follow, ordered by the first
+        objective.
         """
         front, results = self.front(), self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])

@@ -29,7 +29,7 @@ class JsonLinesTracker:
 
     @dataclass(frozen=True)
     class Options:
-        """There are no options."""
+        """This tracker has no options."""
 
     def __init__(self, options: Options):
         self._file: TextIO | None = None

@@ -27,7 +27,7 @@ class TensorBoardTracker:
 
     @dataclass(frozen=True)
     class Options:
-        """There are no options."""
+        """This tracker has no options."""
 
     def __init__(self, options: Options):
         try:

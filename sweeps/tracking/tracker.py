@@ -1,4 +1,4 @@
-"""The port of a tracker. A tracker records a sweep outside the study, such as in MLflow, in a file or on a web page."""
+"""The interface of a tracker. A tracker records a sweep outside the study, such as in MLflow, in a file or on a web page."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from sweeps.tracking.events import Event
 class Tracker(Protocol):
     """Handles the events of one driver of a sweep.
 
-    All calls come from one thread, which calls no other tracker. If a tracker raises, it gets no more events. The sweep continues, and
-    its result has a note that says why.
+    All calls come from one thread, which calls no other tracker. If a tracker raises an exception, it gets no more events. The sweep
+    continues, and a note in the sweep's result names the tracker and the exception.
     """
 
     def handle(self, event: Event) -> None:
         """Handle an event. A tracker ignores event types that it does not know."""
 
     def close(self) -> None:
-        """Write what is left, and release files and connections. It may be called before any event, after an error, and twice."""
+        """Write all remaining data, and release files and connections.
+
+        This method may be called before any event, after an error, and twice.
+        """

@@ -18,7 +18,7 @@ from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import unique_names
 from sweeps.data.preprocessing.portable_steps import replace_arrays
 
-# Number of rows that an estimator transforms at a time. The number is fixed, because linear algebra rounds differently for other numbers
+# Number of rows that an estimator transforms at a time. It is fixed, because linear algebra rounds differently for other numbers of rows
 _ROWS_AT_ONCE = 4096
 
 

@@ -1,8 +1,8 @@
 """Fit and apply Ray Data's preprocessors as steps of a chain.
 
-Some of Ray's preprocessors have problems that this module avoids. Encoders raise errors for missing values, and imputers for empty columns.
-The dtypes of some results depend on the rows. Some results are lists, which models cannot read. Comments below explain how each problem is
-avoided.
+Some of Ray's preprocessors have problems that this module avoids. Encoders raise errors for missing values. Imputers raise errors for empty
+columns. The dtypes of some results depend on the rows. Some results are lists, which models cannot read. Comments below explain how each
+problem is avoided.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _constructor_arguments(name: str, params: Mapping[str, Any], inputs: tuple[s
 
 
 def _fit_robust_scaler(preprocessor: Any, part: pd.DataFrame) -> None:
-    """Fit exact quantiles.
+    """Fit Ray's RobustScaler with exact quantiles.
 
     Ray approximates quantiles with a package that is not installed with Ray, and the result differs from fit to fit.
     """

@@ -73,7 +73,7 @@ class SamplerContext:
         seed: Seed of the sweep.
         always: Distributions of the dimensions that every trial has, including grid dimensions, by name.
         grids: Names of the grid dimensions.
-        max_t: Step at which the scheduler ends a trial; None if trials end only with their loops.
+        max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training loop returns.
     """
 
     seed: int
@@ -92,8 +92,8 @@ class Algorithm(ABC):
 
     Attributes:
         several_objectives: True if the algorithm can optimize several objectives.
-        package: Optional package that the algorithm needs; None if no optional package is needed. The extra of sweeps that installs the
-            package has the same name.
+        package: Name of the optional package that the algorithm needs; None if no optional package is needed. The extra of sweeps that
+            installs the package has the same name as the package.
     """
 
     several_objectives: ClassVar[bool] = False

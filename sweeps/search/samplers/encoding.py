@@ -1,7 +1,8 @@
 """Encode the dimensions of a space as arrays for a model.
 
-A number is encoded as a place: a number on [0, 1]. A category is encoded as its index. In a logarithmic dimension, the place is a linear
-function of the value's logarithm. In a dimension with a step, each value is in the middle of an interval that is one step wide.
+The value of a numeric dimension is encoded as a place: a number between 0 and 1. A category is encoded as its index. In a logarithmic
+dimension, the place is a linear function of the value's logarithm. In a dimension with a step, each value is in the middle of an interval
+that is one step wide.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Axes:
         names: Names of the dimensions. Arrays have one column for each dimension, in this order. Values are in Optuna's internal
             representation.
         choices: Number of options of each categorical dimension, by column.
-        numbers: Columns of the numeric dimensions.
+        numbers: Indices of the columns of the numeric dimensions.
         step: Step of each numeric dimension; 0 for a dimension without a step.
         log: True for each logarithmic numeric dimension.
         bounds: (numbers, 2) lower and upper bounds of the numeric dimensions.

@@ -153,7 +153,7 @@ class History:
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
 
     def spaces(self) -> list[dict[str, BaseDistribution]]:
-        """Return groups of dimensions, each as distributions by name. All dimensions of a group occur in the same trials.
+        """Return the dimensions in groups. All dimensions of a group occur in the same trials. Each group maps names to distributions.
 
         For example, all dimensions inside one option form a group, because only trials with this option have these dimensions.
         """

@@ -101,7 +101,7 @@ class Mixture:
 
 
 def neighbors(places: np.ndarray) -> np.ndarray:
-    """Compute the width of each kernel in each dimension: the distance from its place to the farther of the two adjacent places.
+    """Compute the width of each kernel in each dimension: the distance from the kernel's place to the farther of the two adjacent places.
 
     This is the rule of Optuna. The width is at least the larger of 1/(n + 2) and 1/100 of the range.
 
@@ -125,7 +125,7 @@ def neighbors(places: np.ndarray) -> np.ndarray:
 
 
 def third_nearest(places: np.ndarray) -> np.ndarray:
-    """Compute the width of each kernel: the root-mean-square distance from its place to the third nearest place.
+    """Compute the width of each kernel: the root-mean-square distance from the kernel's place to the third nearest place.
 
     The width is at least 1/100 of the range. Kernels are narrow where many places are close together, so the search narrows around clusters
     of good trials. A kernel has the same width in every dimension, because two places may be far apart in one dimension and close in all

@@ -46,8 +46,8 @@ class Scheduler(ABC):
         perturbs: True if `decide` may return EXPLOIT. In this case, all trials start at the beginning of the sweep and take turns on the
             workers.
         needs_checkpoint: True if a trial must report a checkpoint at every rung.
-        max_t: Amount of the resource at which a trial ends; None if trials end only with their loops. Every scheduler must have this field
-            or attribute.
+        max_t: Amount of the resource at which a trial ends; None if a trial ends only when its training loop returns. Every scheduler must
+            have this field or attribute.
     """
 
     resource: ClassVar[str] = "step"
@@ -138,7 +138,7 @@ class Scheduler(ABC):
         return 0 if self.stops and self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible number of steps of all trials together. `max_t` must be set.
+        """Return the smallest possible total number of steps of all trials. `max_t` must not be None.
 
         Args:
             trials: Number of trials.

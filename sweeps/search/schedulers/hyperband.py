@@ -20,7 +20,7 @@ from sweeps.space.section_models import AtLeast1
 class Hyperband(Asha):
     """Draw a bracket for each trial, and apply ASHA within the bracket.
 
-    The probabilities are chosen so that all brackets spend about the same number of steps.
+    Each bracket's probability is chosen so that all brackets use about the same number of steps in total.
     """
 
     brackets: Annotated[AtLeast1, Field(description="number of brackets, at most one for each rung")] = 3
@@ -53,7 +53,7 @@ class Hyperband(Asha):
         return len(self._sizes(trials, seed)) if self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible number of steps of all trials together.
+        """Return the smallest possible total number of steps of all trials.
 
         In each bracket, one trial passes all rungs, and all other trials stop at the first rung.
         """

@@ -41,7 +41,7 @@ def trial_params(trial: Trial) -> dict[str, str]:
 
 
 def space_params(space: Space) -> dict[str, str]:
-    """Return the parameters of the parent run, named by the space file's keys. If they differ, two sweeps cannot be compared."""
+    """Return the parameters of the parent run, named by the space file's keys. Two sweeps are comparable if these parameters are equal."""
     params: dict[str, Any] = {"trainer": space.trainer.loop}
     if space.data.given:
         params["data.train"] = ", ".join(dict.fromkeys(masked(spec.train) for spec in space.variants))
@@ -53,7 +53,7 @@ def space_params(space: Space) -> dict[str, str]:
     params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
     params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
     name = space.scheduler.name
-    # Earlier versions logged these two for every scheduler. The parameters of old and new sweeps must stay comparable.
+    # Earlier versions logged these two options for every scheduler. The parameters of old and new sweeps must stay comparable.
     defaults = {"grace_period": 1, "reduction_factor": 3} if registry.is_built_in("scheduler", name) else {}
     scheduler = {"name": name, **defaults, **space.scheduler.options}
     params |= {f"scheduler.{key}": value for key, value in scheduler.items() if value is not None}

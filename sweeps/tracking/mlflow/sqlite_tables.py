@@ -1,6 +1,6 @@
-"""Create all of MLflow's tables in a new SQLite file, or leave no file.
+"""Create a new SQLite file with all of MLflow's tables. If this fails, no file remains.
 
-MLflow itself creates the tables in about fifty steps. If it is killed between two steps, it cannot use the file later.
+MLflow itself creates the tables in about fifty steps. If MLflow is killed between two steps, it cannot use the file later.
 """
 
 from __future__ import annotations

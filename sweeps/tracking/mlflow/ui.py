@@ -72,7 +72,7 @@ def serve_ui(
         port: Port to listen on; 0 selects a free port.
         open_browser: True to open the sweep's trials in a browser.
         sweep: Name of the sweep to link to, in any form that `index_of` accepts. None selects the newest sweep.
-        uri: MLflow's tracking URI. By default, the value of `MLFLOW_TRACKING_URI`, or else a SQLite file in `root`. If the URI is that of a
+        uri: MLflow's tracking URI. By default, the value of `MLFLOW_TRACKING_URI`, or else a SQLite file in `root`. If the URI names a
             running server, no new server is started, and the links lead to the running server.
 
     Returns:
