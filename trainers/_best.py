@@ -86,7 +86,7 @@ class Best:
         return answers(model, self.check) if self.whole else answers(booster, self.check, best_step)
 
     def restore(self, folder: Path) -> int:
-        """Restore the state that `save` wrote, and return the number of its last round."""
+        """Restore the state that `save` wrote, and return the number of the last round before the checkpoint."""
         state = json.loads((folder / "state.json").read_text())
         self.step, self.value = state["best_step"], state["best_value"]
         if self.whole and self.step is not None:

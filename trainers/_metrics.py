@@ -23,7 +23,7 @@ def measure(task: str, split: str, y_true: np.ndarray, y_pred: np.ndarray, names
         split: "train" or "valid".
         y_true: Class codes or values, shape (n,).
         y_pred: Predictions in the format of `Model.predict`.
-        names: Compute only these metrics, such as `valid-logloss`. None computes all metrics of the task.
+        names: Names of the metrics to compute, such as `valid-logloss`. None to compute all metrics of the task.
 
     Returns:
         The value of each metric, by a name such as `valid-logloss`.

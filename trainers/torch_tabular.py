@@ -353,7 +353,7 @@ def _final(
     """Measure the best epoch's model on train and valid.
 
     Args:
-        best: The best epoch. Only rank 0 knows the best epoch; the other ranks receive its weights from rank 0.
+        best: The best epoch. Only rank 0 knows the best epoch; the other ranks receive the weights of this epoch from rank 0.
         network: The network after the last epoch. Its weights are used if there is no best epoch.
         train: Inputs and labels of this rank's rows of train.
         valid: Inputs and labels of all rows of valid.

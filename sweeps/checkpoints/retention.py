@@ -65,8 +65,8 @@ class TrialRanking:
 def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
     """Rank the finished trials of a sweep.
 
-    The trial that finally wins never loses its best checkpoint: now it is either protected or not finished yet. The values of finished
-    trials do not change, so a finished trial can never move up in the ranking.
+    The trial that finally wins never loses its best checkpoint, because this trial is always either protected or not finished yet. The
+    values of finished trials do not change, so a finished trial can never move up in the ranking.
 
     Args:
         trials: All trials of the sweep. Running trials are ignored.

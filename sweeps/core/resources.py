@@ -8,8 +8,8 @@ from typing import Any
 
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6
-# Idle workers may hold CPUs in addition to the CPUs of the machine. The first limit is the largest number of such additional CPUs. The second
-# limit is the bytes of memory that the machine must have for each CPU, both for its own CPUs and for the additional CPUs.
+# Idle workers may hold CPUs in addition to the CPUs of the machine. The first limit is the largest number of such additional CPUs. The
+# second limit is the bytes of memory that the machine must have for each CPU, both for its own CPUs and for the additional CPUs.
 MOST_PARKED = 8
 MEMORY_A_PARKED_CPU = 2 * 2**30
 

@@ -1,4 +1,4 @@
-"""Convert Arrow tables to a canonical form. The same rows then have the same types and the same fingerprint, whatever their source is."""
+"""Convert Arrow tables to a canonical form. Equal rows then have the same types and the same fingerprint, whatever their source."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CSV_MISSING = (
 )
 
 
-# Name of an unnamed pandas index in a Parquet file. Pandas writes one for each frame that was filtered or shuffled.
+# Column name of an unnamed pandas index in a Parquet file. Pandas writes such a column for each frame that was filtered or shuffled.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def _string_array(*words: str) -> pa.Array:
-    """Return an Arrow array of strings. `pa.array` would import pandas, which would take a third of the time of the early checks."""
+    """Return an Arrow array of strings without `pa.array`, which would import pandas. That import takes a third of the early checks."""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode()))
 
@@ -41,9 +41,9 @@ def drop_index_names(names: Iterable[str]) -> list[str]:
 def canonical_table(table: pa.Table) -> pa.Table:
     """Convert the columns of a table to canonical types.
 
-    Categories become their values. Strings become `large_string`, whose offsets do not overflow when blocks are joined. Decimals and
-    columns without a value become `double`, dates become timestamps, and NaN becomes null. The metadata and an unnamed index of pandas are
-    dropped.
+    A dictionary-encoded column becomes a plain column of its values. Strings become `large_string`, whose offsets do not overflow when
+    blocks are joined. Decimals and columns without a value become `double`, dates become timestamps, and NaN becomes null. The metadata
+    and an unnamed index of pandas are dropped.
     """
     return pa.table({name: _canonical_column(table.column(name)) for name in drop_index_names(table.column_names)})
 

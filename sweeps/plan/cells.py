@@ -18,7 +18,10 @@ from sweeps.space.templates import Chain, Template, dimensions
 
 
 def visiting_order(cells: Sequence[Cell]) -> Iterator[list[int]]:
-    """Yield the order of the cells in each round, without end. `sweeps.search.cells.next_cell` chooses the cells in the same order."""
+    """Yield the order of the cells in the first round, in the second round, and so on, without end.
+
+    `sweeps.search.cells.next_cell` chooses the cells in the same order.
+    """
     order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
     return itertools.cycle((order, order[::-1]))
 

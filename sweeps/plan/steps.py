@@ -66,8 +66,8 @@ def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, 
 def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 0) -> int:
     """Return the median number of steps over simulated sweeps.
 
-    At most `SIMULATED` trials are simulated. Each further trial adds `Scheduler.late_trial_steps`. If that is None, each further trial adds
-    the average over the simulated trials.
+    At most `SIMULATED` trials are simulated. Each further trial adds `Scheduler.late_trial_steps`. If this method returns None, each
+    further trial adds the average over the simulated trials.
 
     Args:
         scheduler: A scheduler with a `max_t`.

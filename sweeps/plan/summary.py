@@ -37,8 +37,8 @@ class Plan:
         fit_at_once: Number of gangs of each shape that fit on the machine at once.
         at_once: Number of trials that `sweeps run` would start at once.
         room: Number of trials that fit on the machine at once. If `at_once` is larger, the other trials wait for resources.
-        workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at once, so
-            that some are closed and started again.
+        workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at once. In
+            this case, some workers are closed and started again.
         variants: Number of data variants; None if `data.rows` is continuous.
         fits: Number of preprocessing chains to fit. A chain is counted once for each data variant.
         steps: Number of steps that all trials take under the scheduler; None if trials end only with their training loops.

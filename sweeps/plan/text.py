@@ -191,7 +191,7 @@ def _workers(plan: Plan) -> str:
 
 
 def _data(plan: Plan) -> list[str]:
-    """Describe the number of data variants. Return [] if there is only one."""
+    """Describe the number of data variants. Return [] if there is only one variant."""
     if plan.variants is None:
         return ["one variant for each trial, because data.rows is continuous"]
     sources = len({spec.source for spec in plan.space.variants})

@@ -258,8 +258,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table.
 
     Args:
-        head: Name of each column. The names must not be escaped yet.
-        rows: Cells of each row. The cells must already be escaped.
+        head: Name of each column. This function escapes the names.
+        rows: Cells of each row. The cells must already be escaped; see `cell`.
     """
     lines = [list(map(cell, head)), ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

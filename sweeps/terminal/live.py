@@ -26,7 +26,7 @@ class Progress:
 
     Args:
         silent: True to show nothing except a message after Ctrl-C.
-        stream: Where to write; standard error by default.
+        stream: Stream to write to; standard error by default.
     """
 
     def __init__(self, silent: bool, stream: TextIO | None = None):
@@ -184,7 +184,7 @@ class _Frames(_View):
         self.widths = [text.cell_len for text in lines]
 
     def _over(self, lines: list[str]) -> str:
-        """Return the text that draws new lines over the lines on the screen, without erasing those first."""
+        """Return the text that draws new lines over the lines on the screen, without erasing the old lines first."""
         width, height = self._size()
         up = sum(max(1, math.ceil(w / width)) for w in self.widths)  # A terminal that was made narrower wraps lines.
         up = min(up, height - 1)
@@ -205,7 +205,7 @@ class _Frames(_View):
 
 
 class _Above:
-    """Replaces standard error while frames are drawn. Text that is written to it appears above the frame, and is not overwritten."""
+    """Stream that replaces standard error while frames are drawn. Written text appears above the frame, and is not overwritten."""
 
     def __init__(self, frames: _Frames):
         self.frames, self.part = frames, ""

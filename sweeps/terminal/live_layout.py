@@ -25,7 +25,7 @@ METRIC = 13  # Longer metric names are cut.
 
 
 class View:
-    """Formats the statuses of a sweep, one after the other. It remembers which line each trial has."""
+    """Formatter for the statuses of a sweep, one after the other. The formatter remembers which line each trial has."""
 
     def __init__(self) -> None:
         self._rows: list[str | None] = []
@@ -121,7 +121,7 @@ def columns_of(width: int, longest: Mapping[str, int]) -> dict[str, int]:
 
     Args:
         width: Width of the terminal.
-        longest: Length of the longest text so far, by name of the column. Given for columns of variable width.
+        longest: Length of the longest text so far, by name of the column. Only columns of variable width are included.
     """
     sizes = {name: max(size, longest.get(name, 0)) for name, size in COLUMNS.items()}
     if width < NARROW:

@@ -176,7 +176,7 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
 
 
 def format_freed(freed: dict[str, int], done: str = "freed") -> str:
-    """Format how many checkpoints were deleted, or would be.
+    """Format the number and size of the checkpoints that were deleted, or that would be deleted.
 
     Args:
         freed: See `SweepResult.freed`.

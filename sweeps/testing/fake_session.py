@@ -1,4 +1,4 @@
-"""Run a training loop in this process without Ray Train. Its shards are pandas frames, and its reports are collected in a list.
+"""Run a training loop in this process without Ray Train. The loop's shards are pandas frames. The loop's reports are collected in a list.
 
 current, shards = small_table("binary")
 run = run_loop(my_trainer.train_func, {"lr": 0.1}, current(), shards, tmp_path)
@@ -24,7 +24,8 @@ from sweeps.core.trial import Current, set_current
 class Stopped(BaseException):
     """Raised by `ray.train.report` to stop the loop.
 
-    Like the real stop, this class is not an `Exception`, so `except Exception` in a loop does not catch it.
+    In a sweep, a loop is also stopped by an exception that does not inherit from `Exception`. An `except Exception` in the loop therefore
+    catches neither exception.
     """
 
 
@@ -67,7 +68,7 @@ class LoopRun:
 
 
 class _FakeSession(LocalTrainFnUtils):
-    """Replaces the object to which `ray.train.report` and the other functions of Ray Train pass their calls."""
+    """Fake of the object to which `ray.train.report` and the other functions of Ray Train pass their calls."""
 
     def __init__(self, shards: Mapping[str, FakeShard], keep: Path, resume: Path | None, stop_at: int | None, rank: int, world: int):
         super().__init__("fake", dict(shards), world_size=world, world_rank=rank)  # type: ignore[arg-type]
@@ -103,7 +104,7 @@ def run_loop(
     Args:
         loop: The training loop.
         config: The trial's parameters.
-        current: What `sweeps.trial.current()` returns in the loop.
+        current: Object that `sweeps.trial.current()` returns in the loop.
         shards: Shards by name, "train" and "valid".
         keep: An existing folder. The checkpoints are copied into it.
         resume: Folder of the checkpoint that `ray.train.get_checkpoint` returns; None for a new trial.
@@ -134,9 +135,9 @@ def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Call
         missing: True if one column has missing values.
 
     Returns:
-        A function that makes a `Current`, and the shards "train" and "valid". The function's keyword arguments override attributes of the
-        `Current`. The shards have five numeric columns, and the label in column `y`. All `Current` objects of one function share one
-        cache for `Current.cached`, like the trials of one warm worker.
+        (current, shards). `current` is a function that returns a new `Current`. Its keyword arguments replace attributes of this `Current`.
+        All `Current` objects that the function returns share one cache for `Current.cached`, like consecutive trials on one worker.
+        `shards` maps "train" and "valid" to shards with five numeric columns and the label in column `y`.
     """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows + 80, 5))

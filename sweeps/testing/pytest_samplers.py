@@ -70,7 +70,10 @@ class SamplerTests:
         assert [t.params for t in first] == [t.params for t in second]
 
     def test_a_resumed_sweep_suggests_the_same(self) -> None:
-        """A new driver gets the suggestions that the old driver would have got. They depend only on the study, seed and trial number."""
+        """Check that a new driver gets the same suggestions as the old driver would have got.
+
+        Suggestions depend only on the study, the seed and the trial number.
+        """
         undisturbed = self._run(lambda folder: self._search(folder))
         resumed = self._run(lambda folder: self._search(folder), resume_every=4)
         assert [t.params for t in undisturbed] == [t.params for t in resumed]

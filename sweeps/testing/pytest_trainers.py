@@ -99,7 +99,7 @@ class TrainerTests:
         assert all(isinstance(metrics[self.objective()], (int, float)) for metrics in run.metrics)
 
     def test_the_promised_metrics_are_reported(self, tmp_path: Path) -> None:
-        """The loop reports each metric that `TRAINER["metrics"]` lists for the task, if the space file asks for it."""
+        """The loop reports each metric that `TRAINER["metrics"]` lists for the task, if the space file asks for this metric."""
         for number, name in enumerate(self.promised()):
             folder = tmp_path / str(number)
             folder.mkdir()
@@ -148,7 +148,7 @@ class TrainerTests:
             np.testing.assert_array_equal(np.asarray(model.predict(current().check)), np.load(noted))
 
     def test_resume_files_are_not_needed_to_predict(self, tmp_path: Path, definition: TrainerDefinition) -> None:
-        """`load` works without the files that `TRAINER["resume_files"]` names, because a bundle leaves them out."""
+        """`load` works without the files that `TRAINER["resume_files"]` names, because a bundle does not contain these files."""
         if definition.load is None:
             pytest.skip("the trainer has no `load`")
         run = self.run(tmp_path)
