@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```console\n\$ (sweeps (?:validate|plan) [^\n]*)\n(.*?)^``
 
 @contextlib.contextmanager
 def folder_of_examples() -> Iterator[None]:
-    """Work in a folder with the space files that the commands of the pages name."""
+    """Change to a temporary folder that contains the space files named by the commands on the pages."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "search_spaces").symlink_to(ROOT / "search_spaces")
@@ -45,7 +45,7 @@ def output_of(command: str) -> str:
 
 
 def sections(output: str) -> dict[str, str]:
-    """Return the sections of an output by their first word, without blank lines."""
+    """Return the sections of an output, keyed by their first word. Blank lines are left out."""
     found: dict[str, str] = {}
     word = ""
     for line in output.splitlines():
@@ -57,7 +57,7 @@ def sections(output: str) -> dict[str, str]:
 
 
 def renewed(page: str) -> str:
-    """Return a page with the output that its commands print now. A section that does not exist any more is left out."""
+    """Return a page with the current output of its commands. If a section no longer exists in the output, it is removed from the page."""
 
     def block(found: re.Match[str]) -> str:
         now = sections(output_of(found[1]))
@@ -68,7 +68,7 @@ def renewed(page: str) -> str:
 
 
 def pages() -> Iterator[Path]:
-    """Yield the pages that show such output."""
+    """Yield the paths of the pages that show output of `sweeps validate` or `sweeps plan`."""
     for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
         if BLOCK.search(path.read_text(encoding="utf-8")):
             yield path

@@ -31,10 +31,10 @@ def page() -> str:
                 ("error", "exit code", "meaning"),
                 [(f"`{e.__name__}`", e.exit_code, summary(e.__doc__).replace("<", "&lt;")) for e in classes],
             ),
-            "`InputError.problems` holds every problem as a `sweeps.Problem` with a `place` and a `text`. If a sweep failed but some of "
-            "its trials have values, the error's `result` is the `SweepResult`.\n",
+            "`InputError.problems` holds every problem as a `sweeps.Problem` with a `place` and a `text`. A sweep may write a result and "
+            "then end with an error. The error's `result` is then the `SweepResult`; otherwise it is None.\n",
             "## Exit codes\n",
             command_line.exit_codes(),
-            "[Answers to bad input](../bad_input.md) shows every wrong input that the tests try, with the message.\n",
+            "[Answers to bad input](../bad_input.md) shows every wrong input that the tests try, and the message for each.\n",
         ]
     )

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: add the generated pages, and the pages of the repository that lie outside `docs/`."""
+"""Hooks of mkdocs: add the generated pages, and files of the repository that are outside `docs/`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from docs.generate.pages import PAGES, PARTS
 from docs.generate.paths import ROOT
 
-# Files outside `docs/` that are on the site, under their path in the repository.
+# Files outside `docs/` that the site contains. Their path on the site is their path in the repository.
 OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "reports/*.md", "search_spaces/*.yaml", "search_spaces/*.py")
 LINK = re.compile(r"(\]\()(?![a-z]+:|#|/)([^)#\s]+)((?:#[^)\s]*)?\))")
 
@@ -31,7 +31,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Fill in the generated parts, and turn links between files of the repository into links between pages of the site."""
+    """Insert the generated parts, and replace links between files of the repository by links between pages of the site."""
     for name, part in PARTS.items():
         markdown = markdown.replace(f"<!-- generated: {name} -->", part())
     source = page.file.src_uri

@@ -18,7 +18,7 @@ Graph = Mapping[str, frozenset[str]]
 
 @functools.cache
 def graph() -> Graph:
-    """Return which folders of `sweeps` each folder imports from, itself excepted."""
+    """Map each folder of `sweeps` to the other folders that it imports from."""
     folders = sorted(path.name for path in (ROOT / "sweeps").iterdir() if any(path.glob("*.py")))
     return {folder: frozenset(imports(folder, folders)) - {folder} for folder in folders}
 
@@ -38,7 +38,7 @@ def imports(folder: str, folders: list[str]) -> set[str]:
 
 
 def layers(imported: Graph) -> list[list[str]]:
-    """Return the folders by layer: a folder stands one layer above the highest folder that it imports from."""
+    """Return the folders by layer. A folder is one layer above the highest folder that it imports from."""
     depth: dict[str, int] = {}
 
     def of(folder: str) -> int:
@@ -53,7 +53,7 @@ def layers(imported: Graph) -> list[list[str]]:
 
 
 def reduced(imported: Graph) -> Graph:
-    """Return the graph without the arrows that follow from others."""
+    """Return the graph without the arrows from a folder to a folder that it also imports indirectly."""
 
     def reached(folder: str) -> set[str]:
         return {other for direct in imported[folder] for other in {direct, *reached(direct)}}
@@ -65,16 +65,17 @@ def reduced(imported: Graph) -> Graph:
 
 
 def svg(imported: Graph) -> str:
-    """Return the diagram: an arrow points to the folder that is imported; arrows that follow from others are left out."""
+    """Return the diagram as SVG. An arrow points from a folder to a folder that it imports. See `reduced` for the arrows that are left "
+    "out."""
     rows = layers(imported)
     height = ROW * len(rows) + 16
     place: dict[str, tuple[float, float]] = {}
     arrows = reduced(imported)
     for depth, row in enumerate(rows):
         y = height - ROW * depth - ROW / 2
-        if depth:  # under the mean of what a folder imports, so that arrows cross less
+        if depth:  # Sort folders by the mean position of the folders that they import, so that fewer arrows cross.
             row = sorted(row, key=lambda folder: (sum(place[o][0] for o in arrows[folder]) / len(arrows[folder]), folder))
-        shift = 0 if len(row) > 1 else (depth % 3 - 1) * 150  # arrows between rows of one box do not run through a box
+        shift = 0 if len(row) > 1 else (depth % 3 - 1) * 150  # Shift a row with a single box, so that arrows do not cross the box.
         for i, folder in enumerate(row):
             place[folder] = (WIDTH * (i + 0.5) / len(row) * 0.9 + WIDTH * 0.05 + shift, y)
     lines = [
@@ -100,7 +101,7 @@ def svg(imported: Graph) -> str:
 
 
 def folder_table(imported: Graph) -> str:
-    """Return a table of the folders, from the bottom up: what each is, and what it imports from."""
+    """Return a table of the folders, lowest layer first, with the content of each folder and the folders that it imports from."""
     rows = []
     for folder in (folder for row in layers(imported) for folder in row):
         tree = ast.parse((ROOT / "sweeps" / folder / "__init__.py").read_text(encoding="utf-8"))

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 
 def cell(text: object) -> str:
-    """Return text that can stand in a cell of a table."""
+    """Format a value as the text of a table cell: one line, with escaped vertical bars."""
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; without rows, the word for none."""
+    """Return a table. If there are no rows, return a sentence that says that the section has no keys."""
     lines = [[cell(one) for one in row] for row in rows]
     if not lines:
         return "It has no keys of its own.\n"

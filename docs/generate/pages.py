@@ -1,4 +1,4 @@
-"""The pages that are generated, by their path on the site."""
+"""The generated pages, keyed by their path on the site."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": errors_page.page,
     "reference/sweep-files.md": sweep_files.page,
 }
-# Text that replaces a line `<!-- generated: NAME -->` of a page.
+# Text that replaces the line `<!-- generated: NAME -->` in a page.
 PARTS: Mapping[str, Callable[[], str]] = {"folders": lambda: import_graph.folder_table(import_graph.graph())}

@@ -14,12 +14,12 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Inside a training loop": ("trial",),
     "Errors": ("SweepsError", "InputError", "Problem", "SweepFailed", "SweepLocked", "BundleError", "Interrupted"),
 }
-# Names whose definition is elsewhere than their name says: each with the heading and the path of what is documented.
+# Names that the page documents under another path. Each entry has the heading and the path of the documented object.
 MEMBERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "load": (("sweeps.load", "sweeps.space.load.load"),),
     "trial": (("sweeps.trial.current", "sweeps.core.trial.current"), ("sweeps.trial.Current", "sweeps.core.trial.Current")),
 }
-PLAIN = ("Space",)  # only its docstring: its attributes are models of the space file
+PLAIN = ("Space",)  # The page shows only the docstring of these names. The attributes of `Space` are models of the space file.
 
 
 def page() -> str:

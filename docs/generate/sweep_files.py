@@ -1,4 +1,4 @@
-"""The reference of the files in a sweep's folder. A test compares it with the folder of a real sweep."""
+"""The reference page of the files in a sweep's folder. A test compares the page with the folder of a real sweep."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from docs.generate.docstrings import section
 from docs.generate.markdown import table
 from sweeps.core.result import SweepResult
 
-# A glob for the path inside the folder of a sweep, and what the file or folder holds.
+# Maps a glob for a path in a sweep's folder to a description of the file or folder.
 FILES: Mapping[str, str] = {
-    "result.json": "The result; the same object that `sweeps run --json` prints.",
-    "bundle/": "The winner, ready to predict. See [Export, predict, register](../how-to/export.md).",
-    "checkpoint/": "The winner's checkpoint, in place of `bundle/`, if the trainer has no `load`.",
-    "report.md": "The report: the best trial, the best ten, and which dimensions matter.",
-    "report.html": "The same report with figures; it needs no other file.",
-    "study.journal": "The Optuna study. It is the one record of the sweep, errors included.",
-    "space.yaml": "The space file as sweeps read it.",
-    "origin.json": "The path of the space file, what `--set` changed, and what the algorithm `auto` chose.",
-    "provenance.json": "For each process that drove the sweep: seed, data fingerprint, package versions, git commit.",
-    "code.diff": "The difference between your code and its git commit, up to 1 MiB.",
+    "result.json": "The result. `sweeps run --json` prints the same object.",
+    "bundle/": "The bundle of the winner, the best trial. See [Export, predict, register](../how-to/export.md).",
+    "checkpoint/": "The winner's checkpoint. It replaces `bundle/` if the trainer has no `load`.",
+    "report.md": "The report: the best trial, the ten best trials, and the dimensions that influence the result most.",
+    "report.html": "The same report with figures. You can copy this file without the others.",
+    "study.journal": "The Optuna study. It is the only complete record of the sweep, and includes the errors of trials.",
+    "space.yaml": "The text of the space file.",
+    "origin.json": "The path of the space file, the keys that `--set` changed, and the algorithm that `auto` chose.",
+    "provenance.json": "For each `run` and `resume` of the sweep: seed, data fingerprint, package versions, git commit.",
+    "code.diff": "The changes in your code since the git commit, up to 1 MiB.",
     "sweep.log": "The traceback of every failed trial, and the log messages of Ray, MLflow and Optuna.",
-    "events.jsonl": "The events of the sweep, one JSON object on each line, if `trackers` has `jsonl`.",
-    "tensorboard/": "The event files of TensorBoard, if `trackers` has `tensorboard`.",
-    "trials/ID/checkpoint_*/": "Checkpoints of a trial: by default its latest and its best.",
-    "trials/ID/logs/rank-N.log": "The output of worker N. Of more than 10 MiB, sweeps keeps the first 1 MiB and the last 4 MiB.",
+    "events.jsonl": "The events of the sweep, one JSON object on each line. It exists if `trackers` contains `jsonl`.",
+    "tensorboard/": "Event files for TensorBoard. The folder exists if `trackers` contains `tensorboard`.",
+    "trials/ID/checkpoint_*/": "Checkpoints of a trial, by default the latest and the best.",
+    "trials/ID/logs/rank-N.log": "The output of rank N. If it exceeds 10 MiB, sweeps keeps its first 1 MiB and its last 4 MiB.",
     "trials/ID/files/": "Files that the loop wrote to `trial.current().folder`.",
-    "trials/ID/mlflow.json": "The trial's run in MLflow.",
-    "trials/ID/mlflow.db": "What the loop logged to MLflow while no server answered.",
-    "prepared/": "Fitted preprocessors and the test split, for exports.",
+    "trials/ID/mlflow.json": "The id of the trial's run in MLflow.",
+    "trials/ID/mlflow.db": "Data that the loop logged to MLflow while the server did not answer.",
+    "prepared/": "Fitted preprocessors and the test split. Exports read them.",
     "exports/ID/": "The bundles that `sweeps export` wrote.",
-    "lock": "Locked while a process drives the sweep. The file itself stays.",
-    "ray.json": "The processes of the sweep's Ray, while the sweep runs.",
-    "stages.json": "The trials that are preparing, waiting or starting, while the sweep runs.",
-    "*.damaged-N": "What `sweeps repair` set aside. Delete it when you miss nothing.",
+    "lock": "A lock file. It is locked while a process runs the sweep, and it is never deleted.",
+    "ray.json": "The Ray processes of the sweep. The file exists while the sweep runs.",
+    "stages.json": "The trials that are preparing, waiting or starting. The file exists while the sweep runs.",
+    "*.damaged-N": "Files and folders that `sweeps repair` has renamed. Delete them when you no longer need them.",
 }
 ROOT: Mapping[str, str] = {
     "mlflow.db": "The MLflow database of all sweeps in the root, unless you name a tracking server.",
-    "mlartifacts/": "The artifacts of these MLflow runs.",
+    "mlartifacts/": "The artifacts of the MLflow runs in `mlflow.db`.",
 }
 
 
@@ -53,11 +53,11 @@ def page() -> str:
             "Each sweep has a folder `ROOT/NAME-DATE-TIME`. The root is `sweeps-runs` unless `--dir` names another. You may move a folder; "
             "`sweeps show`, `export` and `resume` still work.\n",
             table(("path in the folder", "what it is"), [(f"`{path}`", text) for path, text in FILES.items()]),
-            "All sweeps of a root share these:\n",
+            "All sweeps of a root share these files:\n",
             table(("path in the root", "what it is"), [(f"`{path}`", text) for path, text in ROOT.items()]),
             "## The result { #result }\n",
-            "`sweeps run --json` prints this object and nothing else on stdout; `result.json` holds the same. In Python it is "
-            "`sweeps.SweepResult`. NaN and infinity are null, because JSON has neither.\n",
+            "`sweeps run --json` prints this object and nothing else on stdout. `result.json` contains the same object. In Python, the "
+            "object is `sweeps.SweepResult`. NaN and infinity are null, because JSON has neither.\n",
             table(("key", "meaning"), [(f"`{name}`", fields.get(name, "").replace("<", "&lt;")) for name in known]),
         ]
     )

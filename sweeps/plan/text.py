@@ -178,7 +178,7 @@ def _at_once(plan: Plan) -> str:
     if plan.at_once == plan.trials:
         return "all trials"
     if limit is None:
-        return f"{number}, as many as fit" + (" of the smallest shape" if len(plan.shapes) > 1 else "")
+        return f"at most {number}, if each has the smallest shape" if len(plan.shapes) > 1 else f"{number}; more do not fit"
     waits = f"; {plan.room} fit, the others wait" if plan.at_once > plan.room else ""
     return f"{number} (limits.max_concurrent_trials){waits}"
 

@@ -236,14 +236,16 @@ class SearchSections:
     def _check_objectives(self) -> None:
         """Add a problem for each section that contradicts the objectives."""
         scheduler = self.scheduler.name if self.scheduler and compares_trials(self.scheduler) else None
+        built_in = registry.is_built_in("scheduler", scheduler or "")
+        got = f"got {scheduler}" + ("" if built_in else ", and sweeps assumes that a scheduler of yours compares running trials")
         if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
             metric = self.objectives[0].metric
-            text = f"must be none, because the objective {metric} is known only after a trial has ended; got {scheduler}"
+            text = f"must be none, because a scheduler compares running trials, but `{metric}` is known only after a trial has ended; {got}"
             self.file.wrong("scheduler.name", text)
         if len(self.objectives) < 2:
             return
         if scheduler:
-            text = f"must be none, because running trials with several objectives cannot be ranked by one number; got {scheduler}"
+            text = f"must be none, because running trials with several objectives cannot be ranked by one number; {got}"
             self.file.wrong("scheduler.name", text)
         able = [name for name in registry.names("sampler") if registry.built_in("sampler", name).several_objectives]
         if self.search and self.search.algorithm in set(registry.names("sampler")) - set(able):

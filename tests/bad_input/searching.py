@@ -23,7 +23,10 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a cost as the objective under a scheduler",
             "objective: {metric: seconds, goal: minimize}⏎scheduler: {name: asha, max_t: 9}",
             answered(
-                ("6:19: scheduler.name: must be none, because the objective seconds is known only after a trial has ended; got asha",)
+                (
+                    "6:19: scheduler.name: must be none, because a scheduler compares running trials, but `seconds` is known only after "
+                    "a trial has ended; got asha",
+                )
             ),
             top(objective="{metric: seconds, goal: minimize}", scheduler="{name: asha, max_t: 9}"),
         ),

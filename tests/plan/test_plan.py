@@ -60,7 +60,7 @@ cells       preprocessor    num_workers  trials
 shapes      1 worker × 1 CPU   8 trials  2 at once
             2 workers × 1 CPU  8 trials  1 at once
 
-at once     2 trials, as many as fit of the smallest shape
+at once     at most 2 trials, if each has the smallest shape
 workers     at most 2 processes; they stay alive for later trials
 fits        2 preprocessors, each fitted once
 steps       at least 125, at most 800; about 300 in a simulation with random

@@ -132,7 +132,13 @@ INVALID = [
     ),
     (
         {"objective": "{metric: gpu_seconds, goal: minimize}", "scheduler": "{name: asha, max_t: 9}"},
-        "scheduler.name: must be none, because the objective gpu_seconds is known only after a trial has ended; got asha",
+        "scheduler.name: must be none, because a scheduler compares running trials, but `gpu_seconds` is known only after a trial has "
+        "ended; got asha",
+    ),
+    (
+        {"objective": "{metric: seconds, goal: minimize}", "scheduler": '{name: "sweeps.search.schedulers.median:Median"}'},
+        "scheduler.name: must be none, because a scheduler compares running trials, but `seconds` is known only after a trial has ended; "
+        "got sweeps.search.schedulers.median:Median, and sweeps assumes that a scheduler of yours compares running trials",
     ),
     (
         {"objective": TWO, "search": "{algorithm: gp}"},
