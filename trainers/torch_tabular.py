@@ -51,14 +51,22 @@ TRAINER: dict[str, Any] = {
     },
     "parameters": {
         "depth": {"type": "integer", "minimum": 0, "default": 2, "description": "Number of hidden layers."},
-        "width": {"type": "integer", "minimum": 1, "default": 64, "description": "Units of each hidden layer."},
-        "dropout": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.0, "description": "Dropout of hidden units."},
+        "width": {"type": "integer", "minimum": 1, "default": 64, "description": "Number of units in each hidden layer."},
+        "dropout": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.0, "description": "Dropout rate of hidden units."},
         "optimizer": {"enum": ["adam", "adamw", "sgd"], "default": "adam", "description": "Optimizer; sgd has a momentum of 0.9."},
         "lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."},
         "weight_decay": {"type": "number", "minimum": 0, "default": 0.0, "description": "L2 penalty on the weights."},
-        "batch_size": {"type": "integer", "minimum": 1, "default": 64, "description": "Rows of each worker in a training step."},
-        "epochs": {"type": "integer", "minimum": 1, "description": "Passes over the rows, one report each. Default: `max_t`, or 20."},
-        "report": {"enum": ["asked", "all"], "default": "asked", "description": "Metrics of each epoch: those of the space file, or all."},
+        "batch_size": {"type": "integer", "minimum": 1, "default": 64, "description": "Number of rows in each training step of a worker."},
+        "epochs": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or 20.",
+        },
+        "report": {
+            "enum": ["asked", "all"],
+            "default": "asked",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+        },
     },
 }
 BLOCK = 64  # number of rows that a loaded model predicts at once

@@ -15,13 +15,13 @@ def _optional(kind: str | list[str] | None, description: str, default: Any = Non
     return {**types, **rules, "default": default, "description": description}
 
 
-_OUTPUT_COLUMNS = {"output_columns": _optional("array", "Names of the new columns; without them the columns are replaced.")}
+_OUTPUT_COLUMNS = {"output_columns": _optional("array", "Names of the new columns. By default, the input columns are replaced.")}
 _TOKENIZER = {
-    "tokenization_fn": _optional("string", "A function that splits a text, as `module:function`; without it texts are split at spaces.")
+    "tokenization_fn": _optional("string", "Function that splits a text, as `module:function`. By default, texts are split at spaces.")
 }
 _MAX_CATEGORIES: Fragment = _optional(
     ["integer", "object"],
-    "Number of encoded categories, the most frequent first: {column: number}, or one number for every column.",
+    "Largest number of categories to encode, starting with the most frequent: {column: number}, or one number for every column.",
 )
 _NUM_FEATURES: Fragment = {"type": "integer", "minimum": 1, "description": "Number of new columns."}
 _COLUMN_NAME: Fragment = {"type": "string", "description": "Name of the new column."}
@@ -46,7 +46,7 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
         "raise_if_missing": _optional("boolean", "Whether a missing column is an error.", False),
     },
     "CountVectorizer": {
-        "max_features": _optional("integer", "Number of tokens, the most frequent first.", minimum=1),
+        "max_features": _optional("integer", "Largest number of tokens to keep, starting with the most frequent.", minimum=1),
         **_OUTPUT_COLUMNS,
         **_TOKENIZER,
     },
@@ -57,13 +57,13 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
     "FeatureHasher": {"num_features": _NUM_FEATURES, "output_column": _COLUMN_NAME},
     "HashingVectorizer": {"num_features": _NUM_FEATURES, **_OUTPUT_COLUMNS, **_TOKENIZER},
     "LabelEncoder": {
-        "label_column": _optional("string", "The label; sweeps encodes it in any case."),
+        "label_column": _optional("string", "Name of the label column, which sweeps always encodes."),
         "output_column": _optional("string", "Name of the new column."),
     },
     "MaxAbsScaler": _OUTPUT_COLUMNS,
     "MinMaxScaler": _OUTPUT_COLUMNS,
     "MultiHotEncoder": {"max_categories": _MAX_CATEGORIES, **_OUTPUT_COLUMNS},
-    "Normalizer": {"norm": _optional(None, "The norm that every row gets.", "l2", enum=["l1", "l2", "max"]), **_OUTPUT_COLUMNS},
+    "Normalizer": {"norm": _optional(None, "Norm that becomes 1 in every row.", "l2", enum=["l1", "l2", "max"]), **_OUTPUT_COLUMNS},
     "OneHotEncoder": {"max_categories": _MAX_CATEGORIES, **_OUTPUT_COLUMNS},
     "OrdinalEncoder": {"encode_lists": _optional("boolean", "Whether the items of lists are encoded one by one.", True), **_OUTPUT_COLUMNS},
     "PowerTransformer": {
@@ -73,18 +73,18 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
     },
     "RobustScaler": {
         "quantile_precision": _optional("integer", "Precision of the quantile estimate.", 800, minimum=1),
-        "quantile_range": _optional("array", "Lower and upper quantile; their distance becomes 1.", [0.25, 0.75]),
+        "quantile_range": _optional("array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75]),
         **_OUTPUT_COLUMNS,
     },
     "SimpleImputer": {
         "fill_value": _optional(None, "The value for `strategy: constant`."),
-        "strategy": _optional(None, "What a missing value is replaced by.", "mean", enum=["mean", "most_frequent", "constant"]),
+        "strategy": _optional(None, "How a replacement for missing values is chosen.", "mean", enum=["mean", "most_frequent", "constant"]),
         **_OUTPUT_COLUMNS,
     },
     "StandardScaler": _OUTPUT_COLUMNS,
     "Tokenizer": {**_OUTPUT_COLUMNS, **_TOKENIZER},
     "UniformKBinsDiscretizer": {
-        "bins": {"type": ["integer", "object"], "minimum": 1, "description": "Number of bins: one for all columns, or {column: number}."},
+        "bins": {"type": ["integer", "object"], "minimum": 1, "description": "Number of bins in every column, or {column: number}."},
         **_BINS,
     },
 }

@@ -19,8 +19,10 @@ class Cmaes(Algorithm):
     package: ClassVar[str | None] = "cmaes"
 
     n_startup_trials: Annotated[AtLeast1, Field(description="number of complete trials before the distribution is adapted")] = 1
-    sigma0: Annotated[Number | None, Field(gt=0, description="standard deviation at the start, or None for a sixth of the range")] = None
-    popsize: Annotated[AtLeast2 | None, Field(description="trials of a generation, or None to follow from the number of dimensions")] = None
+    sigma0: Annotated[Number | None, Field(gt=0, description="initial standard deviation; a sixth of the range if None")] = None
+    popsize: Annotated[
+        AtLeast2 | None, Field(description="number of trials in a generation; computed from the number of dimensions if None")
+    ] = None
 
     def build(self, context: SamplerContext) -> ReseededSampler:
         """Build Optuna's sampler."""

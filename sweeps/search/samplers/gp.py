@@ -15,8 +15,8 @@ from sweeps.space.section_models import AtLeast1
 class Gp(Algorithm):
     """Suggest the point with the largest expected improvement at the last step."""
 
-    n_startup_trials: Annotated[AtLeast1, Field(description="number of trials with a value before the process is fitted")] = 10
-    deterministic_objective: Annotated[StrictBool, Field(description="whether equal configurations have equal values")] = False
+    n_startup_trials: Annotated[AtLeast1, Field(description="number of trials that must have a value before the model is used")] = 10
+    deterministic_objective: Annotated[StrictBool, Field(description="whether trials with equal parameters have equal values")] = False
 
     def build(self, context: SamplerContext) -> Model:
         """Build the model."""

@@ -18,8 +18,10 @@ class Nsga2(Algorithm):
 
     several_objectives: ClassVar[bool] = True
 
-    population_size: Annotated[AtLeast2, Field(description="number of complete trials of a generation")] = 50
-    mutation_prob: Annotated[Number | None, Field(ge=0, le=1, description="probability of mutating a value; 1/n if None")] = None
+    population_size: Annotated[AtLeast2, Field(description="number of complete trials in a generation")] = 50
+    mutation_prob: Annotated[
+        Number | None, Field(ge=0, le=1, description="probability of mutating a value; 1 / (number of dimensions) if None")
+    ] = None
     crossover_prob: Annotated[Number, Field(ge=0, le=1, description="probability that a trial has two parents")] = 0.9
     swapping_prob: Annotated[Number, Field(ge=0, le=1, description="probability of taking a value from the second parent")] = 0.5
 

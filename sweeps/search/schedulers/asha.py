@@ -22,7 +22,7 @@ class Asha(Scheduler):
 
     max_t: Annotated[AtLeast1, Field(description="the step at which a trial ends")]
     grace_period: Annotated[AtLeast1, Field(description="the first rung; no trial is stopped before it")] = 1
-    reduction_factor: Annotated[AtLeast2, Field(description="ratio of two rungs; one trial in this many passes a rung")] = 3
+    reduction_factor: Annotated[AtLeast2, Field(description="ratio of consecutive rungs; one of this many trials passes a rung")] = 3
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         """Return the rungs below `max_t`. The first is the grace period; each later rung is the rung before times `reduction_factor`."""
