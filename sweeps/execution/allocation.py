@@ -53,7 +53,7 @@ class Request:
         id: Number of the request.
         need: Resources that the fit needs, or that all workers of the trial need together.
         shape: Shape of the trial; None for a fit.
-        key: Key of the trial's prepared data. Workers that cache this data are preferred. None to prefer no worker.
+        key: Key of the trial's prepared data. Workers that cache this data are preferred. With None, no worker is preferred.
         tasks: Whether the fit runs Ray tasks. Ray cannot give a task a CPU that an idle worker holds.
         again: Whether the trial was started before. Such trials are served before trials that have not started.
     """
@@ -83,7 +83,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Grant:
-    """Action: give a fit its resources on a node."""
+    """Action: let a fit of a preprocessing chain use resources of a node.
+
+    Attributes:
+        request: Request of the fit.
+        node: Id of the node.
+    """
 
     request: Request
     node: str
@@ -91,7 +96,11 @@ class Grant:
 
 @dataclass(frozen=True)
 class Close:
-    """Action: close an idle worker to free its resources."""
+    """Action: close an idle worker to free its resources.
+
+    Attributes:
+        worker: Id of the worker.
+    """
 
     worker: str
 
@@ -119,7 +128,7 @@ class Cluster:
         workers: All workers that hold resources.
         grants: Node id and resources of each running fit.
         parked: Number of CPUs that workers may hold in addition to the machine's CPUs, for a cluster of one node. Busy workers and fits
-            together still use at most the machine's CPUs. None if Ray was told the real number of CPUs.
+            together still use at most the machine's CPUs. None if Ray was started with the machine's real number of CPUs.
     """
 
     nodes: Mapping[str, Resources]
@@ -129,14 +138,14 @@ class Cluster:
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
-    """Return the index at which a request enters the queue. A request with `again` enters before the first one without it."""
+    """Return the index at which a request enters the queue. A request with `again` enters before the first request without `again`."""
     return next((i for i, other in enumerate(queue) if not other.again), len(queue)) if request.again else len(queue)
 
 
 def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = False) -> Action:
     """Return the next action. The caller carries the action out and then calls this function again.
 
-    The queue is served in order. No request overtakes one that would fit on the empty cluster, so every shape is served eventually.
+    The queue is served in order. A request that would fit on the empty cluster is not overtaken, so every shape is served eventually.
 
     If any node has enough idle workers and free resources now, all workers of the gang are on one node. Otherwise the gang spreads over
     several nodes. Among the nodes with enough room, these criteria decide, in this order:
@@ -187,7 +196,7 @@ class _Offer:
         node: Id of the node.
         idle: Idle workers that have the right resources, the preferred ones first.
         new: Number of workers that can start now.
-        most: Upper limit on the number of ranks: how many more workers may be busy on this node.
+        most: Number of additional workers that may be busy on this node. This is an upper limit on the number of ranks.
     """
 
     node: str
@@ -221,7 +230,7 @@ def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
-    """Return the resources of a node that a new worker can hold. With parked CPUs, fits use spare CPUs of Ray and take none of these."""
+    """Return the resources of a node that a new worker can hold. With parked CPUs, fits use spare CPUs of Ray, which are not counted."""
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
@@ -230,7 +239,7 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
 
 
 def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
-    """Return whether a worker has exactly these resources. With `larger`, it may also have a larger fraction of a GPU."""
+    """Return whether a worker has exactly these resources. With `larger`, a larger fraction of a GPU is allowed."""
     has = dict(worker.resources)
     if larger and 0 < need.get("GPU", 0.0) <= has.get("GPU", 0.0) <= 1:
         return {**has, "GPU": 0.0} == {**need, "GPU": 0.0}
@@ -238,7 +247,7 @@ def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
 
 
 def _place(request: Request, cluster: Cluster, larger: bool = False) -> Place | Grant | None:
-    """Return the action that serves the request in this state; None if it cannot be served now."""
+    """Return the action that serves the request in this state; None if the request cannot be served now."""
     if request.shape is None:
         return _grant(request, cluster)
     size = request.shape.workers

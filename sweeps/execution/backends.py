@@ -50,7 +50,7 @@ def config_of(backend: str) -> Any:
 
 
 class WorkerGroup(BaseWorkerGroup):
-    """Worker group through which a backend of Ray Train calls functions in the workers of a gang. It runs on rank 0.
+    """Worker group through which a backend of Ray Train calls functions in the workers of a gang. This object exists on rank 0.
 
     Args:
         workers: Handles of the workers in the order of their ranks.
@@ -86,7 +86,7 @@ class WorkerGroup(BaseWorkerGroup):
 
 
 class OwnProcess(WorkerGroup):
-    """Worker group of a gang of one. It calls functions directly, because the backend blocks the worker's main thread.
+    """Worker group of a gang of one. Functions are called in this process, because the backend blocks the worker's main thread.
 
     Args:
         resources: Name and amount of each resource of the worker.
@@ -105,7 +105,7 @@ class Membership:
 
     Args:
         ranks: Place of this process in the gang.
-        visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep its value.
+        visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep the present value.
 
     Attributes:
         groups: Process groups of torch that belong to the gang; empty before `enter`.
@@ -135,7 +135,7 @@ class Membership:
         return not self.groups <= isolation.groups()
 
     def exit_context(self) -> None:
-        """Exit the backend's context, if it was entered. Errors are ignored, because a peer may have died."""
+        """Exit the backend's context if `enter` has entered it. Errors are ignored, because a peer may have died."""
         context, self._context = self._context, None
         if context is not None:
             with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""At the end of a trial, find and kill the processes that its loop has started, even if they have started a session of their own."""
+"""At the end of a trial, kill the processes that the trial's loop has started, even if they have started a session of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 # Environment variable of the processes that a loop starts. Its value, the mark, is the trial's folder followed by /RANK.
 MARK = "SWEEPS_PROCESS_OF"
 END_WITHIN = 5.0
-# Parts of the command lines of libraries' helper processes. They also serve later trials, and end with this process.
+# Parts of the command lines of libraries' helper processes. A helper process is also used by later trials, and ends with this process.
 HELPERS = ("resource_tracker", "multiprocessing.forkserver", "joblib.externals.loky", "torch/_inductor")
 
 
@@ -43,13 +43,13 @@ def started() -> set[psutil.Process]:
 def end(mark: str, before: Collection[psutil.Process] | None = None) -> int:
     """Kill the processes that a loop has started, except helper processes of libraries.
 
-    A forked process shows the environment that its parent was started with, which has no mark. So it is found only as a descendant of
-    this process.
+    A forked process shows the environment that its parent was started with, which has no mark. So a forked process is found only as a
+    descendant of this process.
 
     Args:
         mark: Mark in the environment of the processes.
-        before: Descendants that this process had before the trial; all newer descendants are killed too. None to kill only processes
-            with the mark.
+        before: Descendants that this process had before the trial. All newer descendants are killed too. With None, only processes with
+            the mark are killed.
 
     Returns:
         The number of killed processes.

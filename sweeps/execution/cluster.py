@@ -1,4 +1,4 @@
-"""Provide Ray for a sweep: a Ray of its own, the Ray that this process is connected to, or a cluster.
+"""Provide Ray for a sweep: a Ray that is started for the sweep, the Ray that this process is connected to, or a cluster.
 
 For a cluster, this module also packages the user's code and checks that all nodes share the sweep's folder.
 """
@@ -42,11 +42,11 @@ ANSWER_WITHIN = 60.0
 AUTH_MODE = "RAY_AUTH_MODE"
 MONITOR = "RAY_memory_monitor_refresh_ms"  # Ray's memory monitor. `sweeps.execution.memory_guard` replaces it.
 SPARE_CPUS = 1
-# Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy machine may need the second one.
+# Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy machine may need the second limit.
 START_WITHIN = (30, 120)
-# Ray keeps this many idle processes more than it has CPUs. Without them, each fit of a preprocessing chain would start new processes.
+# Ray keeps one idle process for each CPU, and this many more. Otherwise each fit of a preprocessing chain would start new processes.
 IDLE_PROCESSES = 8
-# Niceness of Ray's workers. With Ray's default of 15, MLflow's process at 19 would get a third of a core that it shares with a worker.
+# Niceness of Ray's workers. With Ray's default of 15, MLflow's process at 19 would use a third of a core that it shares with a worker.
 NICENESS = 0
 LOOK_EVERY = 1.0
 END_WITHIN = 10.0
@@ -57,11 +57,11 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNIN
 class Joined:
     """The Ray that a sweep runs on.
 
-    A Ray that was started for the sweep is told that it has more CPUs than the machine: `SPARE_CPUS` for the tasks of a fit while
-    workers hold all other CPUs, and `parked` CPUs for idle workers. The pool alone decides which workers compute at the same time.
+    A Ray that is started for the sweep has more CPUs than the machine: `SPARE_CPUS` for the tasks of a fit while workers hold all other
+    CPUs, and `parked` CPUs for idle workers. The pool alone decides which workers compute at the same time.
 
     Attributes:
-        ours: Whether Ray was started for this sweep and ends with it.
+        ours: Whether Ray was started for this sweep. Such a Ray ends together with the sweep.
         roots: Folders in which the workers look for the user's modules; empty if the code was sent to the cluster.
         nodes: Resources of each node, without the additional CPUs.
         total: Resources of all nodes together, without the additional CPUs.
@@ -87,16 +87,16 @@ class Joined:
 
 @contextlib.contextmanager
 def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | None) -> Iterator[Joined]:
-    """Connect to Ray or start one, for the time of the block.
+    """Connect to a Ray, or start a Ray, for the time of the block.
 
     Args:
         space: The search space, which names the user's modules.
         folder: The sweep's folder, which all nodes must share.
         roots: Folders of the user's modules.
-        address: Address of a cluster. If None, use the Ray that this process is connected to, or else start a Ray.
+        address: Address of a cluster. If None, use the Ray that this process is connected to. If there is none, start a Ray.
 
     Yields:
-        A description of the Ray.
+        The description of this Ray.
 
     Raises:
         InputError: The cluster cannot be reached, the code is too large to send, or a node does not share the folder.
@@ -141,7 +141,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
 
 
 def start(folder: Path, cpus: int) -> None:
-    """Start a Ray for this sweep. If it does not start in time, end its processes and try once more with a longer limit.
+    """Start a Ray for this sweep. If this takes too long, end Ray's processes and try once more with a longer limit.
 
     Args:
         folder: The sweep's folder.
@@ -173,7 +173,7 @@ def start(folder: Path, cpus: int) -> None:
 
 @contextlib.contextmanager
 def _patience(limit: float) -> Iterator[None]:
-    """Within the block, `ray.init` waits up to `limit` seconds for its processes. Ray has no option for the raylet's limit."""
+    """Within the block, `ray.init` waits up to `limit` seconds for Ray's processes. Ray has no option for this limit of the raylet."""
     from ray._private import services
 
     plain, deadline = services.get_node, time.monotonic() + limit
@@ -203,7 +203,7 @@ def _patience(limit: float) -> Iterator[None]:
 def _only_needed() -> Iterator[None]:
     """Within the block, `ray.init` starts neither the autoscaler's monitor nor the monitor that sends workers' logs to the driver.
 
-    Each is a Python process that imports Ray. Neither is needed: one machine adds no nodes, and sweeps writes the workers' output to files.
+    Each of the two is a Python process that imports Ray. One machine needs no autoscaler, and sweeps writes the workers' output to files.
     """
     from ray._private.node import Node
 
@@ -220,7 +220,7 @@ def _only_needed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Within the block, `ray.init` starts a Ray that listens only on the loopback address, as it always does on macOS and Windows."""
+    """Within the block, `ray.init` starts a Ray that listens only on the loopback address. On macOS and Windows, Ray always does this."""
     from ray._private import ray_constants
 
     plain = ray_constants.ENABLE_RAY_CLUSTER
@@ -235,7 +235,8 @@ def _on_loopback() -> Iterator[None]:
 def _apart() -> Iterator[None]:
     """Within the block, `ray.init` starts each process in a process group of its own.
 
-    A signal to the driver's group, such as `timeout` sends, then reaches only the driver. The driver needs Ray to stop the sweep cleanly.
+    A signal to the driver's group, for example from `timeout`, then reaches only the driver. Without Ray, the driver could not stop the
+    sweep cleanly.
     """
     from ray._private import services as starting
 
@@ -266,12 +267,12 @@ def _end_ray(before: set[int]) -> None:
 
 
 def _resume_hint(folder: Path) -> str:
-    """Return the end of a message about a failure of Ray: how to resume the sweep; "" if nothing has been recorded."""
+    """Return the part of an error message that says how to resume the sweep; "" if nothing has been recorded."""
     return f"; everything recorded is safe. To continue: {resume_command(folder)}" if (folder / "space.yaml").is_file() else ""
 
 
 class _Watch(threading.Thread):
-    """Thread that ends this process when the sweep's own Ray has died. Ray itself would do this only after a minute.
+    """Thread that ends this process when the sweep's own Ray has died. Ray itself would end this process only after a minute.
 
     Args:
         folder: The sweep's folder, in which the processes of Ray are recorded.
@@ -301,7 +302,7 @@ class _Watch(threading.Thread):
 
 
 def _tracks(process: psutil.Process) -> bool:
-    """Return whether this is the process that writes to MLflow. It may end after the driver, and a resumed sweep must wait for it."""
+    """Return whether this process writes to MLflow. Such a process may end after the driver, and a resumed sweep waits for its end."""
     try:
         return any("sweeps.tracking.mlflow.tracker_process" in part for part in process.cmdline())
     except psutil.Error:
@@ -366,7 +367,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
 
 
 def _in_a_line(error: Exception) -> str:
-    """Return the last line of an error of Ray; for a version mismatch the whole text in one line, as its last line is not enough."""
+    """Return the last line of an error of Ray. The last line does not explain a version mismatch, so its whole text is returned."""
     lines = [line.strip() for line in str(error.__cause__ or error).strip().splitlines() if line.strip()]
     if lines and "mismatch" in lines[0].lower():
         return " ".join(lines)
@@ -454,10 +455,10 @@ def check_storage(folder: Path) -> None:
 
 
 def read_on_nodes(file: Path) -> dict[str, bool | None]:
-    """Check on each node whether it can read this file with the same content.
+    """Check on each node whether this file has the same content as on this node.
 
     Returns:
-        Maps the address of each node to the result; None if the node did not answer.
+        The result by the address of the node. The result is None if the node did not answer.
 
     Raises:
         InputError: A node cannot run the code that was sent.
@@ -509,7 +510,7 @@ def storage_problems(shared: Path, seen: dict[str, bool | None], place: str = "-
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of an error's text that is not blank; the name of its class if there is none."""
+    """Return the last line of an error's text that is not blank. If the text is blank, return the name of the error's class."""
     return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
 
 
@@ -521,7 +522,7 @@ def at_driver() -> Any:
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
 
 
-# Script that checks whether a cluster accepts this process. Its exit code is one of those below.
+# Script that checks whether a cluster accepts this process. The exit code is `TAKEN`, `NEEDS_TOKEN`, or another code after an error.
 ASK = """
 import sys
 from ray._private.services import canonicalize_bootstrap_address_or_die
@@ -533,20 +534,20 @@ except AuthenticationError:
     sys.exit(77)
 """
 TAKEN, NEEDS_TOKEN = 0, 77
-_mode: str | None = None  # Value that `prepare_authentication` has set; None if it has set none.
+_mode: str | None = None  # Value of `RAY_AUTH_MODE` from `prepare_authentication`; None if the variable was not changed.
 
 
 def prepare_authentication(address: str) -> None:
-    """Set `RAY_AUTH_MODE` to what a cluster needs: "token" if it requires a token, else "disabled".
+    """Set `RAY_AUTH_MODE` to the mode that a cluster needs: "token" if the cluster requires a token, "disabled" otherwise.
 
-    Ray reads this variable when it is imported, and a process with a token cannot use a cluster without tokens. So each mode is tried
-    in a separate process. If the user has set `RAY_AUTH_MODE`, it is not changed.
+    Ray reads this variable when Ray is imported, and a process with a token cannot use a cluster without tokens. So each mode is tried
+    in a separate process. If the user has set `RAY_AUTH_MODE`, the variable is not changed.
 
     Args:
         address: Address of the cluster.
 
     Raises:
-        InputError: The cluster requires a token, and the user has no token or a wrong one.
+        InputError: The cluster requires a token, and the user has no token or a wrong token.
     """
     global _mode
     if os.environ.get(AUTH_MODE) not in (None, "", _mode):
@@ -567,7 +568,7 @@ def prepare_authentication(address: str) -> None:
 
 
 def forget_authentication() -> None:
-    """Remove `RAY_AUTH_MODE` again if `prepare_authentication` has set it."""
+    """Remove `RAY_AUTH_MODE` again if `prepare_authentication` has set this variable."""
     global _mode
     if _mode is not None and os.environ.get(AUTH_MODE) == _mode:
         del os.environ[AUTH_MODE]
@@ -576,7 +577,7 @@ def forget_authentication() -> None:
 
 
 def _read_again() -> None:
-    """Make Ray read `RAY_AUTH_MODE` again if it was imported already, because Ray reads the variable once."""
+    """If Ray was imported already, make Ray read `RAY_AUTH_MODE` again. Otherwise Ray reads the variable only once."""
     if "ray" in sys.modules:
         from ray._raylet import Config  # type: ignore[attr-defined]
 

@@ -15,7 +15,7 @@ from sweeps.execution.worker_pool import WorkerPool
 
 # Exceptions that Ray raises in a loop that reads data whose owner process was lost.
 DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")
-# After a failure that the death of the data actor may have caused, `Fits.lost` waits this long for the actor to die, in seconds.
+# Longest time, in seconds, that `Fits.lost` waits for the data actor to die. A failed attempt may have been caused by this death.
 LOST_WITHIN = 2.0
 
 
@@ -37,17 +37,17 @@ class Fits:
         self.workers, self.spawn = workers, spawn
         self.data_actor: Any = None
         self._pid: Any = None
-        self._known = asyncio.Event()  # Set once the data actor is known: calls to the pool may arrive out of order.
+        self._known = asyncio.Event()  # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for it.
         self._made: dict[tuple[str, str], asyncio.Future] = {}  # By data variant and chain.
         self._fitting = asyncio.Lock()  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
     def configure(self, data_actor: Any) -> None:
-        """Set the data actor. All other methods wait until this is called."""
+        """Set the data actor. All other methods wait for this call."""
         self.data_actor, self._pid = data_actor, asyncio.ensure_future(_local_pid(data_actor))
         self._known.set()
 
     async def lost(self, within: float = LOST_WITHIN) -> bool:
-        """Return whether the data actor's process has died, and with it all data that it had prepared.
+        """Return whether the data actor's process has died. All data that the data actor had prepared is then lost.
 
         Args:
             within: Longest time to wait for the process to die, in seconds. If the process stays alive, the call takes this long.
@@ -75,7 +75,7 @@ class Fits:
             await asyncio.shield(future)
 
     def of(self, data: dict, chain: tuple) -> asyncio.Future:
-        """Return the future of a prepared data variant. It is prepared once, also for trials that start at the same time.
+        """Return the future of a prepared data variant. A data variant is prepared once, even for trials that start at the same time.
 
         Args:
             data: The trial's values of the `data` section.

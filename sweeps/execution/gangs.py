@@ -10,8 +10,8 @@ from sweeps.execution.messages import Ranks
 
 W = TypeVar("W")
 
-# With these backends, a gang is connected again for each trial. LightGBM cannot reuse its port while a model from the last trial exists,
-# nor in the minute after that.
+# With these backends, a gang is connected again for each trial. LightGBM cannot reuse a port while a model of the last trial exists, and
+# during the minute after that model was deleted.
 RENEWED_FOR_EACH_TRIAL = ("lightgbm",)
 
 

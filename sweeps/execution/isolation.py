@@ -1,7 +1,7 @@
-"""Reset a worker's process after each trial, so that a trial cannot affect later ones, and decide when the worker must be closed.
+"""Reset a worker's process after each trial, so that a trial cannot affect later trials, and decide when the worker must be closed.
 
 Two kinds of state cannot be reset. The globals of the user's own modules stay, because a module is imported once. State inside a C
-library stays if Python cannot read it.
+library stays if Python cannot read this state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import psutil
 
 from sweeps.execution import child_processes, leaked_threads
 
-# A worker may grow by this much after its first trial. Its memory may also double, if that is more than `MEMORY_GROWTH` bytes.
+# A worker may grow by this much after its first trial. Memory of more than `MEMORY_GROWTH` bytes may also double.
 MEMORY_GROWTH = 1 << 30
 DESCRIPTOR_GROWTH = 256
 THREAD_GROWTH = 128
@@ -45,12 +45,12 @@ _UNKNOWN: Any = object()
 
 @dataclass(frozen=True)
 class Knob:
-    """A global setting of a library that loops often change.
+    """A global setting of a library. Training loops often change such settings.
 
     Attributes:
         module: Name of the module. The setting is ignored while the module is not imported.
-        get: Returns the setting, given the module.
-        put: Changes the setting, given the module and the value.
+        get: Function that returns the setting. Its argument is the module.
+        put: Function that changes the setting. Its arguments are the module and the new value.
         fresh: Value right after the import of the module. If the loop has imported the module, this value is restored. `_UNKNOWN`
             means that the loop's value stays.
     """
@@ -71,7 +71,7 @@ class Knob:
 
 
 def _attribute(module: str, path: str, fresh: Any = _UNKNOWN) -> Knob:
-    """Return the knob of an attribute of a module, or of an object inside it, such as `torch` and `backends.cudnn.benchmark`."""
+    """Return the knob of an attribute of a module. A path such as `backends.cudnn.benchmark` names an attribute of an inner object."""
     *above, last = path.split(".")
 
     def holder(module: Any) -> Any:
@@ -97,7 +97,7 @@ def _options(pandas: Any) -> dict[str, Any]:
 def _set_options(pandas: Any, before: dict[str, Any]) -> None:
     for name, value in _options(pandas).items():
         if name in before and before[name] is not value and before[name] != value:
-            with warnings.catch_warnings():  # Setting a deprecated option warns.
+            with warnings.catch_warnings():  # pandas warns if a deprecated option is set.
                 warnings.simplefilter("ignore")
                 pandas.set_option(name, before[name])
 
@@ -114,14 +114,14 @@ def _set_precision(module: Any, before: tuple[Any, ...]) -> None:
 
 
 def _stack_size(module: Any) -> int:
-    """Return the stack size of new threads. Asking for the size resets it to 0, so it is set again."""
+    """Return the stack size of new threads. `stack_size()` also resets the size to 0, so the size is set again."""
     size: int = module.stack_size()
     module.stack_size(size)
     return size
 
 
 def _plots(parameters: Any) -> dict[str, Any]:
-    """Return the rcParams of matplotlib except the backend: matplotlib chooses it at the first plot, and changing it closes figures."""
+    """Return the rcParams of matplotlib without the backend. The backend is chosen at the first plot, and a change would close figures."""
     return {name: value for name, value in dict.items(parameters) if name != "backend"}
 
 
@@ -147,7 +147,7 @@ KNOBS = (
     Knob("socket", lambda socket: socket.getdefaulttimeout(), lambda socket, value: socket.setdefaulttimeout(value)),
     Knob("gc", lambda gc: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), lambda gc, value: _set_collector(*value)),
     Knob("locale", lambda locale: locale.setlocale(locale.LC_ALL), lambda locale, value: locale.setlocale(locale.LC_ALL, value)),
-    _attribute("multiprocessing.context", "_default_context._actual_context", None),  # It is None before its first use.
+    _attribute("multiprocessing.context", "_default_context._actual_context", None),  # The value is None before its first use.
     *(_attribute("sys", name) for name in ("excepthook", "displayhook", "breakpointhook", "unraisablehook")),
     _attribute("threading", "excepthook"),
     Knob("sys", lambda sys: sys.get_int_max_str_digits(), lambda sys, value: sys.set_int_max_str_digits(value)),
@@ -205,7 +205,7 @@ def _dtype(torch: Any, name: str) -> Any:
 
 @dataclass
 class Left:
-    """State that a trial has left in the process. `isolated` fills it in when the trial has ended.
+    """State that a trial has left in the process. `isolated` sets the attributes when the trial has ended.
 
     Attributes:
         threads: Threads that the trial started and that are still running.
@@ -225,7 +225,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
             means that these processes stay alive.
 
     Yields:
-        An object that is filled in after the block.
+        An object whose attributes are set after the block.
     """
     below = child_processes.started() if mark else set()
     if mark:
@@ -255,7 +255,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
         sys.setprofile(watching[1])
         for timer, value in timers.items():
             signal.setitimer(timer, *value)
-        if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # Before the handlers: the loop's handler gets pending signals.
+        if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # Before the handlers, so that the loop handles pending signals.
             with contextlib.suppress(Exception):
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         left.threads = leaked_threads.left(running)
@@ -264,7 +264,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
             *(_closed(streams), _tensorflow_cluster(), leaked_threads.of_the_user(left.threads)),
         )
         left.broken = next(filter(None, why), None)
-        with contextlib.suppress(RecursionError):  # The stack is deeper than the old limit now.
+        with contextlib.suppress(RecursionError):  # The stack may be deeper than the old limit now.
             sys.setrecursionlimit(bounds[0])
         sys.setswitchinterval(bounds[1])
         sys.stdin, sys.stdout, sys.stderr = streams
@@ -293,7 +293,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
 
 @dataclass(frozen=True)
 class _Scheduling:
-    """How the operating system schedules a thread.
+    """CPU scheduling of a thread.
 
     Attributes:
         nice: Niceness.
@@ -318,7 +318,7 @@ def _scheduling_of_threads() -> dict[int, _Scheduling]:
 
 
 def _restore_scheduling(before: dict[int, _Scheduling]) -> str | None:
-    """Restore the process's CPU scheduling. Return the reason as text if the system refuses, else None."""
+    """Restore the process's CPU scheduling. If the system does not allow this, return the reason as text; else return None."""
     try:
         for tid, was in before.items():
             now = _scheduling_of(tid)
@@ -334,7 +334,7 @@ def _restore_scheduling(before: dict[int, _Scheduling]) -> str | None:
 
 
 def _umask() -> int:
-    """Return the umask. It is read from `/proc` if possible, because `os.umask` changes it for a moment."""
+    """Return the umask. The umask is read from `/proc` if possible, because `os.umask` changes the umask for a moment."""
     with contextlib.suppress(OSError, StopIteration), open("/proc/self/status") as status:
         return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
     mask = os.umask(0)
@@ -353,7 +353,7 @@ def _limits() -> dict[int, tuple[int, int]]:
 
 
 def _put_back_limits(before: dict[int, tuple[int, int]]) -> str | None:
-    """Restore the resource limits. Return the reason as text if the system refuses, else None."""
+    """Restore the resource limits. If the system does not allow this, return the reason as text; else return None."""
     for which, limits in before.items():
         if resource.getrlimit(which) != limits:
             try:
@@ -374,7 +374,7 @@ def _put_back_handlers(before: dict[Any, Any]) -> str | None:
     """Restore signal handlers.
 
     Returns:
-        The reason as text if the loop replaced a handler that C code had set, because Python cannot restore it; else None.
+        The reason as text if the loop replaced a handler that C code had set, because Python cannot restore such a handler; else None.
     """
     for number, handler in before.items():
         if signal.getsignal(number) is not handler:
@@ -385,7 +385,7 @@ def _put_back_handlers(before: dict[Any, Any]) -> str | None:
 
 
 def _functions() -> dict[str, dict[str, Any]]:
-    """Return a copy of the namespace of each imported module of `PATCHED`, by module name."""
+    """Return a copy of the namespace of each module in `PATCHED` that is imported, by module name."""
     return {name: dict(vars(module)) for name in PATCHED if isinstance(module := sys.modules.get(name), types.ModuleType)}
 
 
@@ -410,7 +410,7 @@ def _put_back_functions(before: dict[str, dict[str, Any]], modules: dict[str, An
 
 
 def _package(value: Any) -> str:
-    """Return the name of the package that defines a function or class; "" if it is not known."""
+    """Return the name of the package that defines a function or class; "" if the package is not known."""
     name = value.__module__ if isinstance(value, type) else getattr(value, "__globals__", {}).get("__name__", "")
     return str(name).split(".")[0]
 
@@ -433,7 +433,7 @@ def _put_back_finders(before: list[Any]) -> None:
 
 
 def _closed(streams: Iterable[Any]) -> str | None:
-    """Return a message that names the standard streams that a loop has closed; None if it has closed none."""
+    """Return a message that names the standard streams that a loop has closed; None if all standard streams are open."""
     names = ("sys.stdin", "sys.stdout", "sys.stderr")
     found = [name for name, stream in zip(names, streams, strict=True) if getattr(stream, "closed", False)]
     return f"its loop closed {' and '.join(found)}" if found else None
@@ -459,7 +459,7 @@ def settle() -> None:
 # ---- logging
 
 
-class _Logger(NamedTuple):  # A process has hundreds of loggers, and frozen dataclasses are three times as slow to create.
+class _Logger(NamedTuple):  # A process has hundreds of loggers, and creating a frozen dataclass takes three times as long.
     handlers: tuple[logging.Handler, ...]
     filters: tuple[Any, ...]
     level: int
@@ -497,7 +497,7 @@ def _put_back_loggers(before: dict[str, _Logger]) -> None:
 
 
 def _installed(module: str) -> bool:
-    """Return whether a module belongs to an installed package. False if the module is the user's or is not imported."""
+    """Return True if a module belongs to an installed package; False if it is a module of the user or is not imported."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return "site-packages" in file or "dist-packages" in file
 
@@ -514,7 +514,7 @@ def groups() -> frozenset[Any]:
 
 
 def group_of_one(gpu: bool) -> frozenset[Any]:
-    """Create torch's process group of one worker, and set its environment variables, as Ray Train does. An existing group stays.
+    """Create torch's process group of one worker, and set the same environment variables as Ray Train. An existing group stays.
 
     Args:
         gpu: Whether the worker has a GPU.
@@ -533,7 +533,7 @@ def group_of_one(gpu: bool) -> frozenset[Any]:
 def destroy_groups(own: frozenset[Any]) -> None:
     """Destroy the process groups that loops have created.
 
-    Call this only after every rank has ended the trial. Otherwise a peer that is still creating the same group would fail.
+    Call this function only after every rank has ended the trial. Otherwise a peer that is still creating the same group would fail.
 
     Args:
         own: Process groups of the gang itself, which stay.
@@ -550,7 +550,7 @@ def uses_cuda() -> bool:
 
 
 def empty_cuda() -> None:
-    """Release the GPU memory that torch caches, and reset its peak statistics. Does nothing if torch has not initialized CUDA."""
+    """Release the GPU memory that torch caches, and reset torch's peak statistics. Do nothing if torch has not initialized CUDA."""
     if uses_cuda():
         torch = sys.modules["torch"]
         torch.cuda.empty_cache()
@@ -582,11 +582,11 @@ def process_use() -> ProcessUse:
 
 
 def excess_growth(first: ProcessUse, now: ProcessUse) -> str | None:
-    """Return which resource of a worker grew too much, as text; None if none did.
+    """Return a text that names the resource of a worker that grew too much; None if no resource grew too much.
 
     Args:
         first: Resources in use after the worker's first trial.
-        now: Resources in use after its latest trial.
+        now: Resources in use after the worker's latest trial.
     """
     bounds = {"memory": max(MEMORY_GROWTH, first.memory), "descriptors": DESCRIPTOR_GROWTH, "threads": THREAD_GROWTH}
     for what, bound in bounds.items():

@@ -1,6 +1,6 @@
-"""Find threads that a training loop has left running, and whether they run the user's code.
+"""Find threads that a training loop has left running, and decide whether they run the user's code.
 
-Such code cannot be stopped. It could change the next trial, so its worker is closed.
+The user's code in a thread cannot be stopped, and could change the next trial. So the worker with such a thread is closed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import sweeps
 
-# Total time that threads get to end after the loop has ended, in seconds.
+# Longest wait for the end of a loop's threads, in seconds. All threads of a loop share this time.
 END_WITHIN = 0.5
 
 
@@ -28,9 +28,10 @@ def left(before: Collection[threading.Thread]) -> list[threading.Thread]:
 
 
 def of_the_user(threads: Iterable[threading.Thread]) -> str | None:
-    """Return a message about the first thread that runs the user's code and does not end within `END_WITHIN` seconds; None if all end.
+    """Return a message about the first thread that runs the user's code and does not end within `END_WITHIN` seconds.
 
-    Threads that run only a library's code, such as the monitor of a progress bar, are ignored, because they do not depend on a trial.
+    Return None if there is no such thread. Threads that run only a library's code, such as the monitor of a progress bar, are ignored,
+    because they do not depend on a trial.
     """
     until = time.monotonic() + END_WITHIN
     for thread in threads:
@@ -43,7 +44,7 @@ def of_the_user(threads: Iterable[threading.Thread]) -> str | None:
 
 
 def place(thread: threading.Thread) -> str | None:
-    """Return the line of the user's code that a thread runs, or the user's function that it will call; None if there is neither."""
+    """Return the line of the user's code that a thread runs, or the user's function that the thread will call. Otherwise return None."""
     frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
         if users(frame.f_code.co_filename):
@@ -61,7 +62,7 @@ def _code_of(function: Any) -> CodeType | None:
 
 @functools.lru_cache(maxsize=4096)
 def users(file: str) -> bool:
-    """Return whether a source file is the user's: part of neither Python, nor an installed package, nor sweeps."""
+    """Return whether a source file belongs to the user: it is part of neither Python, nor an installed package, nor sweeps."""
     if file.startswith("<"):
         return False
     path = Path(file).resolve()

@@ -1,11 +1,12 @@
 """Direct a training loop's own MLflow calls to the run of its trial, and reset MLflow after each trial.
 
-MLflow calls one function to learn where to log: `get_tracking_uri`, which reads an environment variable. At the first such call inside a
-trial, this module finds the trial's run and sets the variable. If a loop never uses MLflow, this module does not import MLflow.
+MLflow calls the function `get_tracking_uri` to find the server to log to. This function reads an environment variable. At the first such
+call inside a trial, this module finds the trial's run and sets the variable. If a loop never uses MLflow, this module does not import
+MLflow.
 
 The tracker creates the run and writes the run's id to a file in the trial's folder (`MLFLOW_RUN`). If the server does not answer in time,
-the loop logs to an SQLite file in the trial's folder. Only the sweep sets the run's status, end time and name; a loop's changes to
-these are dropped.
+the loop logs to an SQLite file in the trial's folder. Only the sweep sets the run's status, end time and name. If a loop changes one of
+the three, the change is dropped.
 
 All uses of MLflow's private parts are in this file. tests/execution/test_loop_mlflow.py shows what a new MLflow version breaks.
 """
@@ -53,7 +54,7 @@ _waited_in_vain = False
 
 
 def watch() -> None:
-    """Patch MLflow in this process, now or when it is imported, so that it logs to the run of the running trial."""
+    """Patch MLflow in this process, now or when MLflow is imported. MLflow then logs to the run of the running trial."""
     if FLUENT in sys.modules:
         _attach(sys.modules[FLUENT])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -66,7 +67,7 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
 
     Args:
         run: Run of the running trial.
-        keep: Whether to keep changed settings. This is for the import of the user's module, whose settings are for all trials.
+        keep: Whether to keep changed settings. During the import of the user's module this is True: its settings are for all trials.
     """
     global _at_hand
     settings, status = _Settings(), "FINISHED"
@@ -83,9 +84,9 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
                 _end_runs(fluent, run, status)
                 if not keep:
                     settings.put_back(fluent)
-                elif fluent._active_experiment_id == run.experiment:  # The run set this experiment, not the module.
+                elif fluent._active_experiment_id == run.experiment:  # The run set this experiment, and not the user's module.
                     fluent._active_experiment_id = settings.experiment
-        except Exception as e:  # A trial must not fail because of this.
+        except Exception as e:  # A trial must not fail because MLflow's settings cannot be restored.
             run.say(f"MLflow could not be put back to what it was: {type(e).__name__}: {e}")
         finally:
             _at_hand = None
@@ -103,7 +104,7 @@ class TrialRun:
         uri: Tracking URI that MLflow logs to; None before the loop's first MLflow call.
         id: Id of the run; None before the loop's first MLflow call.
         experiment: Id of the run's experiment; None before the loop's first MLflow call.
-        mirror: Store and run id that replace the run after the server stopped answering; None while the server answers.
+        mirror: The store and the run id to which the loop logs after the server stopped answering; None while the server answers.
     """
 
     def __init__(self, tracking: str | None, folder: str | Path, rank: int):
@@ -119,7 +120,7 @@ class TrialRun:
     def connect(self) -> None:
         """Direct MLflow to the trial's run, or to a file if the run cannot be reached.
 
-        Do nothing if MLflow is directed already, or if the loop has set another tracking URI.
+        Do nothing if an earlier call has done this already, or if the loop has set another tracking URI.
         """
         with self._lock:
             if self.uri is not None or self._connecting or os.environ.get(URI) not in (self._given[0], self.tracking):
@@ -166,7 +167,7 @@ class TrialRun:
 
     @property
     def logs_here(self) -> bool:
-        """Return whether the next `start_run` uses the trial's run: the loop has set no other tracking URI or experiment."""
+        """Return whether the next `start_run` uses the trial's run. This is so unless the loop has set another URI or experiment."""
         from mlflow.tracking import fluent
         from mlflow.tracking._tracking_service import utils
 
@@ -176,12 +177,12 @@ class TrialRun:
         return utils.get_tracking_uri() == self.uri and fluent._active_experiment_id in (None, self.experiment)
 
     def forget_outer_run(self) -> None:
-        """Remove `MLFLOW_RUN_ID` if its value is from the time before the trial: that run belongs to the process that started the sweep."""
+        """Remove `MLFLOW_RUN_ID` if it was set before the trial. Its run then belongs to the process that started the sweep."""
         if self._given[1] is not None and os.environ.get(RUN_ID) == self._given[1]:
             del os.environ[RUN_ID]
 
     def calls(self, name: str, plain: Callable[..., Any], given: dict[str, Any]) -> Any:
-        """Call a method of the server's store for this run. If the server stops answering, this and later calls go to a file.
+        """Call a method of the server's store for this run. If the server stops answering, this call and later calls use a file.
 
         Args:
             name: Name of the method, one of `CALLS`.
@@ -207,7 +208,7 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments without parameters that the run has with another value, because MLflow would reject the whole call."""
+        """Return the arguments without parameters that have another value in the run. With them, MLflow would reject the whole call."""
         params = [given["param"]] if "param" in given else given.get("params") or ()
         if not params or self.mirror is not None:
             return given
@@ -225,18 +226,18 @@ class TrialRun:
         return {**given, "params": [p for p in params if p not in others]}
 
     def is_run(self, run_id: Any) -> bool:
-        """Return whether this is the id of the trial's run, or of the run in a file that replaces the trial's run."""
+        """Return whether this is the id of the trial's run, or the id of the run in a file that replaces the trial's run."""
         return self.id is not None and run_id in (self.id, self.mirror and self.mirror[1])
 
     def say(self, line: str) -> None:
-        """Write a line to the trial's log, unless it was written before. This works even if the loop has replaced Python's streams."""
+        """Write a line to the trial's log, unless the line was written before. Streams that the loop has replaced are not used."""
         if line not in self._said:
             self._said.add(line)
             with contextlib.suppress(OSError):
                 os.write(2, f"--- {line}\n".encode(errors="replace"))
 
 
-# ---- where the run is
+# ---- find the trial's run
 
 
 def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, str] | None:
@@ -245,7 +246,7 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
     Args:
         tracking: The sweep's tracking URI.
         folder: The trial's folder, to which the tracker writes the run's id.
-        say: Writes a line to the trial's log; called with the reason if no run is found.
+        say: Function that writes a line to the trial's log. It is called with the reason if no run is found.
 
     Returns:
         A dict with `run_id` and `experiment_id`. None if the server does not answer in time, the tracker does not create the run in time,
@@ -275,7 +276,7 @@ def _shown(tracking: str) -> str:
 
 
 def _recorded_run(folder: Path, shown: str) -> dict[str, str] | None:
-    """Return what the tracker has written to the trial's folder; None if it has written nothing, or the run is on another server."""
+    """Return the ids that the tracker has written to the trial's folder; None if the file is missing or the run is on another server."""
     try:
         noted = json.loads((folder / MLFLOW_RUN).read_text())
     except (OSError, ValueError):
@@ -310,11 +311,11 @@ def answers(tracking: str, within: float) -> bool:
     return True
 
 
-# ---- what is put in place
+# ---- patch MLflow
 
 
 class _Finder(MetaPathFinder):
-    """Import hook that patches MLflow's fluent API when it is imported."""
+    """Import hook that patches MLflow's fluent API when the fluent API is imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != FLUENT:
@@ -373,7 +374,7 @@ def _attach(fluent: Any) -> None:
 def _guard(store: Any) -> None:
     """Patch a store, so that a loop cannot change the status, end time and name of the trial's run.
 
-    If its server stops answering, the calls for the trial's run go to a file.
+    If the store's server stops answering, the calls for the trial's run use a file.
     """
     if hasattr(store, "_sweeps_guards"):  # MLflow caches stores, so a store serves later trials as well.
         return
@@ -398,7 +399,7 @@ def _guarded(store: Any, name: str) -> Callable[..., Any]:
     return call
 
 
-# ---- what is put back
+# ---- restore MLflow
 
 
 def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
@@ -452,7 +453,7 @@ class _Settings:
             self.hooks = {name: list(hooks) for name, hooks in import_hooks._post_import_hooks.items()}
 
     def put_back(self, fluent: Any) -> None:
-        """Restore the settings, revert the patches of `autolog`, and remove its hooks for libraries that are imported later.
+        """Restore the settings, revert the patches of `autolog`, and remove the hooks of `autolog` for libraries that are imported later.
 
         Args:
             fluent: Module of MLflow's fluent API.

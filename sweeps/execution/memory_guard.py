@@ -1,7 +1,7 @@
 """Kill the rank that holds the most memory when this machine runs low on memory, before the kernel kills any process.
 
-This replaces Ray's own monitor, which kills the process that started a task last. That process may be the pool or a runner. These
-hold little memory, and the sweep fails without them.
+This module replaces Ray's own monitor, which kills the process that started a task last. That process may be the pool or a runner. The
+pool and the runners hold little memory, and the sweep fails without them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import psutil
 
 log = logging.getLogger(__name__)
 
-# Environment variables of Ray's monitor. The Ray that a sweep starts runs without this monitor: there, MONITOR is "0".
+# Environment variables of Ray's monitor. If a sweep starts Ray, MONITOR is "0", and Ray runs without this monitor.
 MONITOR, THRESHOLD = "RAY_memory_monitor_refresh_ms", "RAY_memory_usage_threshold"
 DEFAULT_THRESHOLD = 0.95
 LOOK_EVERY = 0.25  # Seconds between two checks.
@@ -24,13 +24,13 @@ RANKS = ("ray::Worker",)
 
 
 def victim(used: int, total: int, threshold: float, held: dict[int, int]) -> int | None:
-    """Return the id of the process to kill: the one that holds the most memory. None if memory is not low or `held` is empty.
+    """Return the id of the process that holds the most memory, to kill it. Return None if memory is not low or `held` is empty.
 
     Args:
         used: Used memory of the machine in bytes.
         total: Memory of the machine in bytes.
         threshold: Fraction of `total` above which memory is low.
-        held: Maps the process id of each rank to the memory that it holds, in bytes.
+        held: Maps the process id of each rank to the memory that the rank holds, in bytes.
 
     >>> victim(96, 100, 0.95, {1: 10, 2: 50})
     2

@@ -12,17 +12,17 @@ from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
 
 @dataclass(frozen=True)
 class Job:
-    """Settings that all trials of a sweep share. Each worker receives them once, when it starts.
+    """Settings that all trials of a sweep share. Each worker receives these settings once, when the worker starts.
 
     Attributes:
-        sweep: Name of the sweep. `get_experiment_name()` returns it, followed by the trial's id.
+        sweep: Name of the sweep. `get_experiment_name()` returns this name, followed by the trial's id.
         loop: Reference to the training loop, as `module:attr`.
         backend: Name of Ray Train's backend that connects the workers of a gang.
         roots: Folders that each worker adds to `sys.path`, to import the user's modules.
         metric: Metric of the main objective, which schedulers compare; None if there is no main objective.
         goal: "minimize" or "maximize", for `metric`.
         goals: Maps each objective that loops report to "minimize" or "maximize".
-        asked: Metrics that loops must report: those of all objectives and constraints, without costs.
+        asked: Metrics that loops must report: the metrics of all objectives and constraints, without costs.
         max_t: Step at which every trial ends; None for no limit.
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
@@ -31,9 +31,9 @@ class Job:
         keep_last: Whether the result is the model of the last step. Otherwise the result is the model with the best metric.
         retry_on: Causes for another attempt: `lost`, and names of exception classes.
         tracking: MLflow's tracking URI, where each trial has a run; None if trials have no runs.
-        keep_latest: Number of latest checkpoints that a running trial keeps in addition to its best one, at least 1.
-        reuse: "never" closes the workers after each trial; "auto" keeps them for other trials.
-        report_timeout: Seconds without a report of a rank, after which its trial fails; None for no limit.
+        keep_latest: Number of latest checkpoints that a running trial keeps in addition to its best checkpoint, at least 1.
+        reuse: "never" closes the workers after each trial; "auto" keeps the workers for other trials.
+        report_timeout: Seconds without a report of a rank, after which the trial fails; None for no limit.
         heartbeat_timeout: Seconds without a heartbeat, after which the pool treats a worker as lost.
     """
 
@@ -64,8 +64,8 @@ class Silence:
 
     Attributes:
         rank: The rank.
-        seconds: Seconds since its latest report, or since the start of the attempt if it has not reported.
-        stack: Stack of the loop's thread, in the format of a traceback; "" if the process did not send it.
+        seconds: Seconds since the latest report of the rank, or since the start of the attempt if the rank has not reported.
+        stack: Stack of the loop's thread, in the format of a traceback; "" if the process did not send its stack.
     """
 
     rank: int
@@ -99,7 +99,7 @@ class Past:
     Attributes:
         attempts: Number of attempts that were started.
         curve: (step, value of the objective) of each report.
-        checkpoint: Latest checkpoint; the trial resumes from it. None if the trial starts from scratch.
+        checkpoint: Latest checkpoint, from which the trial resumes. None if the trial starts from scratch.
         best: Checkpoint with the best model; None without checkpoints.
         seconds: Seconds that the trial spent on workers.
         lost: Number of failed attempts that count towards `limits.max_failures`. Attempts that ended because the driver died do not count.
@@ -118,7 +118,7 @@ class Data:
     """Preprocessed data that a gang reads: one data variant after one preprocessing chain.
 
     Attributes:
-        shards: Maps each dataset name to references to materialized Ray Datasets: one for each rank, or a single one that all ranks share.
+        shards: Maps each dataset name to references to materialized Ray Datasets: one for each rank, or a single one for all ranks.
         check: Object reference of a DataFrame with the rows for `Current.check`; None without data.
     """
 
@@ -150,9 +150,9 @@ class WorkerInfo:
     """Description of a worker that has started.
 
     Attributes:
-        node: Id of its node.
+        node: Id of the worker's node.
         gpus: Ids of the GPUs that Ray assigned to the worker.
-        pid: Process id.
+        pid: Process id of the worker.
     """
 
     node: str
@@ -172,7 +172,7 @@ class Assignment:
         data_key: Key of the prepared data for this rank; it contains the number of ranks and the rank.
         cached: Keys of the data that the worker must keep cached, including `data_key`. The worker deletes all other cached data.
         labels: Description of the label column.
-        data: The prepared data; None if the worker has cached it already.
+        data: The prepared data; None if the worker caches this data already.
         checkpoint: Checkpoint to continue from; None to start from scratch.
         seconds: Seconds that earlier attempts spent on workers.
     """
@@ -208,18 +208,18 @@ class RankUpdate:
 
 @dataclass(frozen=True)
 class Ended:
-    """How the loop ended on one rank.
+    """Result of the loop on one rank.
 
     Attributes:
         rank: The rank.
         state: COMPLETE, PRUNED (stopped at a rung) or FAIL.
         error: The traceback of a FAIL.
-        broken: Reason why the process cannot run another trial; None if it can.
+        broken: Reason why the process cannot run another trial; None if the process can run another trial.
         disconnected: Whether the loop destroyed the gang's process group.
         reports: Number of reports in this attempt.
         refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
         final: Metrics of the finished model that the loop passed to `Current.report_final`.
-        retry: Whether `limits.retry_on` names the exception.
+        retry: Whether `limits.retry_on` names the exception that the loop raised.
         update: Reports and checkpoints that the pool has not acknowledged.
     """
 
@@ -243,7 +243,7 @@ class Progress:
         reports: New reports, in order.
         checkpoint: Latest complete checkpoint if the runner has not received it yet; else None.
         best: Checkpoint with the best model so far; None without checkpoints.
-        rung: Step at which the loop waits for the driver's decision; None if it does not wait, or if the runner knows the step.
+        rung: Step at which the loop waits for the driver's decision; None if the loop does not wait or the runner knows the step.
         state: State of the trial if it has ended; RUNNING if it was interrupted. None while the trial runs.
         error: Error text of a failed trial, such as its traceback.
         refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
@@ -265,7 +265,7 @@ class Progress:
 
 
 class Stage(enum.Enum):
-    """What a started trial is doing now."""
+    """Stage of a started trial that has not ended."""
 
     PREPARING = "preparing data"
     WAITING = "waiting for workers"
@@ -275,16 +275,17 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources in use and the stage of each active trial, which the pool sends to the driver.
+    """Resources in use, and the stage of each active trial. The pool sends this object to the driver.
 
     Attributes:
         total: All resources of the cluster.
         busy: Resources that trials and fits hold.
         warm: Resources that idle workers and closing workers hold.
         fits: Number of preprocessing chains that were fitted.
-        stages: Maps the id of each active trial to its stage and the step at which it waits for a decision (None if it does not wait).
-        seconds: Maps the id of each active trial to the seconds that it has spent on workers.
-        silent: Maps the ids of active trials to a text about their ranks that have not reported for a long time.
+        stages: Maps the id of each active trial to its stage, and to the step at which the trial waits for a decision (None if the trial
+            does not wait).
+        seconds: Maps the id of each active trial to the seconds that the trial has spent on workers.
+        silent: Maps the id of an active trial to a text about the ranks that have not reported for a long time. Other trials are missing.
     """
 
     total: dict[str, float]

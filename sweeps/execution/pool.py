@@ -32,7 +32,7 @@ from sweeps.execution.worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
-# A runner is answered after this time at the latest if its trial has new reports, in seconds.
+# If a trial has new reports, its runner gets an answer after this time at the latest, in seconds.
 PROGRESS_EVERY = 1.0
 # `attach` waits this long for the driver's `start` of the same trial, in seconds.
 START_WITHIN = 30.0
@@ -65,11 +65,14 @@ class _Pool:
         return exit_causes.kills_for_memory() + self.guard.kills
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
-        """Start workers for one trial of each of these shapes, all at the same time, while the data is read. Stop when there is no room."""
+        """Start workers for one trial of each of these shapes, all at the same time, while the data is read.
+
+        If the free resources are not enough for all shapes, workers for the last shapes do not start.
+        """
         self.workers.warm(shapes)
 
     async def configure(self, data_actor: Any, labels: Labels) -> None:
-        """Set the data actor and the labels, once the data is read.
+        """Set the data actor and the labels. The driver calls this method when the data has been read.
 
         Args:
             data_actor: Handle of the actor that prepares data.
@@ -81,25 +84,25 @@ class _Pool:
             self.spawn(self.guard.watch())
 
     async def life(self) -> None:
-        """Never return. A caller that waits for this method gets an exception when the pool has died."""
+        """Wait forever. A caller that waits for this method gets an exception when the pool has died."""
         await asyncio.Event().wait()
 
-    # ---- what the driver calls
+    # ---- methods for the driver
 
     async def prefit(self, fits: Sequence[tuple[dict[str, Any], tuple[Any, ...]]], warm: Sequence[Shape] = ()) -> None:
-        """Fit preprocessing chains before the first trial, because its workers would take the CPU that a fit needs.
+        """Fit preprocessing chains before the first trial. Later, the workers of trials would hold the CPU that a fit needs.
 
         Args:
             fits: Pairs of a data variant and a chain.
-            warm: Shapes whose workers start during the fits. They start only if no fit runs Ray tasks, which would need the CPUs.
+            warm: Shapes whose workers start during the fits. If a fit runs Ray tasks, these tasks need the CPUs, and no worker starts.
 
         Raises:
-            InputError: A chain cannot be fitted. If several cannot, the error is that of the first.
+            InputError: A chain cannot be fitted. If several chains cannot be fitted, the error is about the first of them.
         """
         await self.fits.fit_before_trials(fits, warm)
 
     async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
-        """Start a trial, or continue one.
+        """Start or continue a trial.
 
         Args:
             trial: The trial.
@@ -123,9 +126,10 @@ class _Pool:
             self.trials.pop(running.trial.id, None)
 
     async def answer(self, trial_id: str, step: int, continues: bool) -> None:
-        """Pass the driver's decision at a rung to the ranks of a trial. Ignored if the trial does not wait at this step.
+        """Pass the driver's decision at a rung to the ranks of a trial. Do nothing if the trial does not wait at this step.
 
-        If a trial continues at a perturbation step and others wait for workers, its ranks stop and the trial queues for workers again.
+        If a trial continues at a perturbation step while other trials wait for workers, its ranks stop and the trial waits for workers
+        again.
 
         Args:
             trial_id: Id of the trial.
@@ -142,7 +146,7 @@ class _Pool:
 
         Args:
             trial: The trial with its new parameters.
-            step: The perturbation step. The call is ignored if the trial does not wait there.
+            step: The perturbation step. The call is ignored if the trial does not wait at this step.
             past: State to continue from, with the checkpoint.
         """
         running = self.trials.get(trial.id)
@@ -196,7 +200,7 @@ class _Pool:
         await self.interrupt(self.stopping or State.RUNNING)
         await self.workers.close_all(timeout)
 
-    # ---- what a runner calls
+    # ---- methods for runners
 
     async def attach(self, trial_id: str, name: str = "", slots: int = 1) -> int:
         """Make a runner follow a trial. An earlier runner of the trial gets no more progress.
@@ -207,7 +211,7 @@ class _Pool:
             slots: Number of runners that Tune runs at the same time.
 
         Returns:
-            Number of the runner among those of the trial, which `advance` needs.
+            Number of the runner among all runners that have followed this trial. `advance` needs this number.
 
         Raises:
             KeyError: The trial was not started.
@@ -258,11 +262,11 @@ class _Pool:
         return progress.next_progress(running.spent())
 
     async def checkpoint_step(self, trial_id: str) -> int:
-        """Return the step of the latest complete checkpoint of a running trial; 0 if it has none."""
+        """Return the step of the latest complete checkpoint of a running trial; 0 if there is no checkpoint."""
         checkpoint = self.trials[trial_id].progress.checkpoint
         return checkpoint.step if checkpoint else 0
 
-    # ---- what a worker calls
+    # ---- methods for workers
 
     async def listen(self, worker: str) -> tuple[int, str, tuple[Any, ...]] | None:
         """Wait for the next call that a worker must carry out; see `WorkerPool.listen`."""
@@ -273,13 +277,13 @@ class _Pool:
         self.workers.answered(worker, number, error)
 
     async def imported(self, trial_id: str, attempt: int) -> None:
-        """Restart the clock of an attempt after a new worker has imported the user's module, because the import time does not count."""
+        """Restart the clock of an attempt after a new worker has imported the user's module. So an attempt does not include the import."""
         running = self.trials.get(trial_id)
         if running is not None and running.progress.attempt == attempt and running.began is not None:
             running.began = time.monotonic()
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
-        """Wait until it is known whether the loop continues from its checkpoint. All ranks get the answer of rank 0.
+        """Wait until rank 0 has said whether its loop continues from the checkpoint. All ranks get this answer.
 
         Args:
             trial_id: Id of the trial.
@@ -330,7 +334,7 @@ class _Pool:
     async def at_rung(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung. All ranks get the same decision.
 
-        The driver is asked when rank 0 has reached the rung, or, with PBT, when all ranks have.
+        The driver is asked when rank 0 has reached the rung. With PBT, the driver is asked when all ranks have reached the rung.
 
         Args:
             trial_id: Id of the trial.
@@ -347,7 +351,7 @@ class _Pool:
         running.look_at_rungs(together=bool(self.job.milestones))
         since, began = time.monotonic(), running.began
         continues = await asyncio.shield(decision)
-        if update.rank == 0 and began is not None and running.began == began:  # The time of the decision does not count.
+        if update.rank == 0 and began is not None and running.began == began:  # An attempt does not include the time of the decision.
             running.began += time.monotonic() - since
         return continues
 
