@@ -6,29 +6,42 @@ A block shows some sections of the output. Each section is a line that starts at
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from docs.generate.paths import DOCS, ROOT
 from sweeps.cli import main
 
 BLOCK = re.compile(r"^```console\n\$ (sweeps (?:validate|plan) [^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SPACE = re.compile(r"^```yaml\n(name: ([\w-]+)\n.*?)^```$", re.DOTALL | re.MULTILINE)
+MODULE = re.compile(r"^```python\n(# (\w+\.py)\n.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@functools.cache
+def examples() -> Mapping[str, str]:
+    """Return the space files and the modules that the pages show, keyed by file name. A space file is named after its `name`."""
+    found: dict[str, str] = {}
+    for path in sorted(DOCS.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        found |= {f"{name}.yaml": block for block, name in SPACE.findall(text)}
+        found |= {name: block for block, name in MODULE.findall(text)}
+    return found
 
 
 @contextlib.contextmanager
 def folder_of_examples() -> Iterator[None]:
-    """Change to a temporary folder that contains the space files named by the commands on the pages."""
+    """Change to a temporary folder that contains `search_spaces/`, and the space files and modules that the pages show."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "search_spaces").symlink_to(ROOT / "search_spaces")
-        text = (DOCS / "get-started.md").read_text(encoding="utf-8")
-        (wine,) = re.findall(r"^```yaml\n(name: wine\n.*?)^```$", text, re.DOTALL | re.MULTILINE)
-        Path(folder, "wine.yaml").write_text(wine, encoding="utf-8")
+        for name, text in examples().items():
+            Path(folder, name).write_text(text, encoding="utf-8")
         os.chdir(folder)
         try:
             yield
