@@ -1,10 +1,10 @@
-"""Run trials on gangs of warm workers.
+"""Run trials on gangs of workers that already run.
 
 Each worker is one long-lived actor (`worker`, `worker_runtime`). A gang is the list of workers that run one trial together. If a gang
-has several workers, Ray Train's backends connect them (`backends`).
+has several workers, Ray Train's backends connect these workers (`backends`).
 
-The `pool` actor owns all workers and keeps the only account of the cluster's resources (`worker_pool`). Pure functions in `allocation`
-decide which workers a trial gets. `trial_driver` runs a trial on its gang, over all attempts.
+The `pool` actor owns all workers and records which resources of the cluster are in use (`worker_pool`). Pure functions in `allocation`
+decide which workers run a trial. `trial_driver` runs all attempts of a trial.
 
 In each worker, `training_loop` calls the user's loop. `ray_train_adapter` connects the loop's calls of `ray.train` to the running
 trial (`trial_session`).

@@ -38,8 +38,8 @@ def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
 def room_of(cluster: Mapping[str, float], shape: Shape) -> float:
     """Return how many bytes of cached data each worker of a gang may keep.
 
-    A gang may use the fraction `SHARE` of its part of the cluster's memory. This part is its fraction of the CPUs or of the GPUs,
-    whichever is larger.
+    A gang may use the fraction `SHARE` of its part of the cluster's memory. The part is the larger of the gang's fraction of the CPUs and
+    its fraction of the GPUs.
 
     Args:
         cluster: Name and amount of each resource of the cluster; `memory` is in bytes.

@@ -24,7 +24,7 @@ def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics that are numbers, as floats. NumPy scalars and tensors with one element are numbers; booleans are not."""
+    """Return the metrics that are numbers, as floats. NumPy scalars and tensors with one element are numbers. Booleans are not numbers."""
     numbers = {}
     for name, value in metrics.items():
         if isinstance(value, bool) or not hasattr(value, "__float__"):

@@ -1,4 +1,4 @@
-"""Workers and gangs, as the pool knows them."""
+"""The pool's objects for workers and gangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweeps.execution.messages import WorkerInfo
 
 
 class WorkerLost(Exception):
-    """Raised when a worker's process has died, or was killed.
+    """Raised when a worker's process has died or was killed.
 
     Args:
         reason: Text of the exception.
@@ -30,7 +30,10 @@ class WorkerLost(Exception):
 
 
 class CannotStart(Exception):
-    """Raised when the workers of a trial cannot start: a worker raises an exception, none fits, or the backend fails to connect them."""
+    """Raised when the workers of a trial cannot start.
+
+    A worker has raised an exception, the cluster is too small, or the backend could not connect the workers.
+    """
 
 
 class Worker:
@@ -46,11 +49,11 @@ class Worker:
         cached: Keys and sizes of the data that the worker caches.
         gang: Gang that the worker belongs to; None if it belongs to no gang.
         actor: Handle of the worker's actor.
-        info: Description that the worker sent when it had started; None before.
-        lost: Exception that tells why the process has ended; None while it lives.
+        info: Description that the worker sent when it had started; None before the worker has started.
+        lost: Exception with the reason why the process has ended; None while the process is alive.
         up: Future of `info`. It gets the exception `lost` if the process ends first.
         gone: Set when the process has ended.
-        heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first.
+        heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first heartbeat.
         calls: Calls that the worker has not received yet: number, method and arguments.
         answers: Futures of calls that have not returned, by number.
     """
@@ -78,7 +81,7 @@ class Worker:
         return WorkerState(self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank)
 
     async def call(self, method: str, *arguments: Any) -> None:
-        """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait until it returns.
+        """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait until the method returns.
 
         Raises:
             RuntimeError: The method raised an exception. The text of the error is the traceback.
@@ -93,7 +96,7 @@ class Worker:
             del self.answers[number]
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Call a method like `call`, but neither wait for it nor report its errors."""
+        """Call a method as `call` does, but do not wait for the method. Its errors are ignored."""
         self.calls.put_nowait((next(self._count), method, arguments))
 
     def kill(self) -> None:
@@ -115,7 +118,7 @@ class Gang:
         ranks: Place of each worker, in the order of ranks.
         connected: Whether the backend has connected the workers.
         broken: Whether the gang must be disbanded before its workers run another trial.
-        disbanding: Task that disbands the gang; None before it is disbanded.
+        disbanding: Task that disbands the gang; None before the gang is disbanded.
     """
 
     def __init__(self, number: int, workers: Sequence[Worker]):
@@ -129,7 +132,7 @@ class Gang:
 
 
 def describe(error: BaseException | None) -> str:
-    """Return an error as one line, without Ray's colors and addresses. If Ray has wrapped another exception, describe that one."""
+    """Return an error as one line, without Ray's colors and addresses. If Ray has wrapped an exception, describe the wrapped exception."""
     if isinstance(error, (WorkerLost, CannotStart)):
         return str(error)
     cause = getattr(error, "cause", None) or error

@@ -6,10 +6,10 @@ that this class may be patched. While a trial runs, an instance of the subclass 
 `ray.tune.report`, Tune's other functions and the older `ray.air.session` use another object, the session of Ray Train's first version.
 While a trial runs, a `TuneSession` takes its place.
 
-Both objects are private parts of Ray (ray/train/v2/_internal/execution/train_fn_utils.py, ray/train/_internal/session.py). This is the only
-module that replaces them. The contract test, tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
+Both objects are private parts of Ray (ray/train/v2/_internal/execution/train_fn_utils.py, ray/train/_internal/session.py). No other module
+replaces these objects. The contract test, tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
 
-The module also patches Ray Data's executor, to reject transformations that would hang, and turns off Ray Data's statistics.
+This module also patches Ray Data's executor, to reject transformations that would hang, and turns off Ray Data's statistics.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sweeps.execution.messages import Ranks
 
 
 class Session(Protocol):
-    """Interface of a running trial that this module uses. `trial_session.TrialSession` implements it.
+    """Interface of a running trial that this module uses. `trial_session.TrialSession` implements this interface.
 
     Attributes:
         name: Name of the sweep and id of the trial.
@@ -63,7 +63,7 @@ class Session(Protocol):
 
 
 class Context(TrainContext):
-    """Object that `ray.train.get_context()` returns. It has the place in the gang, and the name and folder of the trial.
+    """Object that `ray.train.get_context()` returns, with the place in the gang, and the name and folder of the trial.
 
     Args:
         ranks: Place of this process in its gang.
@@ -153,11 +153,12 @@ class Utils(TrainFnUtils):
 
         Args:
             metrics: Dict of metrics.
-            checkpoint: A `ray.train.Checkpoint`; None to report without one.
+            checkpoint: A `ray.train.Checkpoint`; None to report without a checkpoint.
             checkpoint_dir_name: Passed to `checkpoint_upload_fn`; otherwise ignored.
             checkpoint_upload_mode: Ignored. Checkpoints are copied before the call returns.
             delete_local_checkpoint_after_upload: Whether to delete the reported folder after the copy.
-            checkpoint_upload_fn: Function that uploads the checkpoint and returns the uploaded one; None to copy it without upload.
+            checkpoint_upload_fn: Function that uploads the checkpoint and returns the uploaded checkpoint, which is then copied; None to
+                copy `checkpoint`.
             validation: Ignored.
         """
         if checkpoint is not None and checkpoint_upload_fn is not None:
@@ -202,8 +203,8 @@ class Utils(TrainFnUtils):
 class TuneSession:
     """Session through which Tune's functions, callbacks and `ray.air.session` reach the running trial.
 
-    It has all attributes of a `_TrainSession` that `ray.train._internal.session` reads. A Tune function has no world rank, but here
-    `world_rank` is a number. Without a number, Ray would reject calls of `ray.train.report` in the same loop.
+    This class has all attributes of a `_TrainSession` that `ray.train._internal.session` reads. A Tune function has no world rank. But in
+    this class, `world_rank` is a number, because otherwise Ray would reject calls of `ray.train.report` in the same loop.
 
     Args:
         session: The running trial.
@@ -230,7 +231,7 @@ class TuneSession:
         return self._session.checkpoint()
 
     def get_dataset_shard(self, dataset_name: str | None = None) -> Any:
-        """Return this rank's part of a dataset; without a name, of the train dataset."""
+        """Return this rank's part of a dataset. If the name is None, the dataset is the train dataset."""
         return self._session.shard(dataset_name or ray.train.TRAIN_DATASET_KEY)
 
     @property
@@ -247,9 +248,9 @@ class TuneSession:
 
 
 class Shard(DataIteratorImpl):
-    """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory and is read without another execution.
+    """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory and is not executed again.
 
-    Ray's own class would execute the dataset again, which starts an actor for the cluster's autoscaling.
+    Ray's own class would execute the dataset again. This would start an actor for the cluster's autoscaling.
     """
 
     def materialize(self):
@@ -263,7 +264,7 @@ class Shard(DataIteratorImpl):
 
 
 class LazyData(RuntimeError, AttributeError):
-    """Raised when a loop transforms a Ray Dataset. The tasks would wait for a CPU that workers hold until the trial ends.
+    """Raised when a loop transforms a Ray Dataset. The tasks would wait for a CPU, but workers hold all CPUs until the trial ends.
 
     The class is also an AttributeError, so that `hasattr(shard, name)` is False for the methods that a shard lacks.
     """
@@ -282,10 +283,10 @@ def _instead(what: str) -> str:
 
 
 def read_data_in_place() -> None:
-    """Patch Ray Data in this process, so that a loop can read a Ray Dataset but gets `LazyData` when it transforms one.
+    """Patch Ray Data in this process. A loop can then read a Ray Dataset, but a transformation of a Ray Dataset raises `LazyData`.
 
-    A transformation would hang. Statistics of iterations are turned off, because Ray Data would start an actor for them, which takes
-    two seconds on one core.
+    A transformation would hang. Statistics of iterations are turned off, because Ray Data would start an actor for these statistics. This
+    takes two seconds on one core.
     """
     executor: Any = StreamingExecutor
     manager: Any = _StatsManager
@@ -310,9 +311,9 @@ def read_data_in_place() -> None:
 
 
 def refuse_shutdown() -> None:
-    """Patch `ray.shutdown` in this process, so that it raises an exception.
+    """Patch `ray.shutdown` in this process, so that each call raises an exception.
 
-    After a shutdown, this process would no longer be a worker, and `ray.train` would start another Ray in it.
+    After a shutdown, this process would no longer be a worker, and `ray.train` would start another Ray in this process.
     """
 
     def refuse(*args: Any, **kwargs: Any) -> None:

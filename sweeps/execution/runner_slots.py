@@ -7,16 +7,16 @@ import contextlib
 import time
 from collections.abc import Callable
 
-# The end of a trial waits this long for a runner that starts, in seconds.
+# Longest time, in seconds, that the end of a trial is delayed until a runner has started.
 UP_WITHIN = 10.0
 
 
 class RunnerSlots:
     """The runners that Tune has started and not ended, and the number of runners that Tune may run at the same time (slots).
 
-    When a runner becomes free, Tune gives it to the trial that has waited longest, and kills the runner that was starting for that trial.
-    If trials are shorter than the start of a runner (a second or two on one core), only one runner would ever run. Tune would start and
-    kill others until the end of the sweep. To prevent this, trials do not end before there is a runner in each slot.
+    When a runner becomes free, Tune assigns this runner to the trial that has waited longest, and kills the runner that was starting for
+    that trial. If trials are shorter than the start of a runner (a second or two on one core), only one runner would ever run. Until the
+    end of the sweep, Tune would start and kill other runners. To prevent this, trials do not end before each slot has a runner.
 
     Attributes:
         up: Names of the runners that have started and not ended.
@@ -35,7 +35,7 @@ class RunnerSlots:
         Args:
             runner: Name of the runner.
             slots: Number of runners that Tune runs at the same time.
-            before: Name of the runner that followed the trial before and was lost; None for the trial's first runner.
+            before: Name of the lost runner that followed the trial before this runner; None for the trial's first runner.
         """
         if self.slots is None:
             self.slots = slots
@@ -53,7 +53,7 @@ class RunnerSlots:
         """Wait until every slot has a runner, or no further runner will start.
 
         Args:
-            coming: Returns whether a runner is still starting.
+            coming: Function that returns whether a runner is still starting.
         """
         until = time.monotonic() + UP_WITHIN
         while self.slots is not None and len(self.up) < self.slots and coming():

@@ -11,7 +11,7 @@ from sweeps.execution.messages import Silence, Stage
 from sweeps.execution.pool_worker import Worker
 from sweeps.execution.trial_progress import TrialProgress
 
-# A rank that exceeds a time limit gets this long to write its stack to its log, in seconds.
+# After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has written its stack to its log.
 STACKS_WITHIN = 2.0
 
 
@@ -24,23 +24,23 @@ class RunningTrial:
         progress: Progress of the trial.
 
     Attributes:
-        stage: What the trial is doing now.
+        stage: Current stage of the trial.
         runner: Number of Tune's runners that have followed the trial.
-        follower: Name of the latest of these runners; None before the first.
-        decisions: Maps each rung to a future that all ranks share: whether the trial continues at this rung.
-        resumed: Future of whether the loop continues from its checkpoint in this attempt.
+        follower: Name of the latest of these runners; None before the first runner.
+        decisions: Maps each rung to the future of its decision, which all ranks share. The result is True if the trial continues.
+        resumed: Future whose result is True if the loop continues from its checkpoint in this attempt.
         stopped: Whether the driver recorded the end of the trial while its ranks were still running.
         seconds: Seconds on workers in attempts that have ended.
-        began: Time at which the ranks started this attempt, by the monotonic clock; None between attempts. The time is moved forward by
-            pauses that do not count.
+        began: Time at which the ranks started this attempt, by the monotonic clock; None between attempts. Waiting for a decision and the
+            import of the user's module do not count, so each of these pauses moves this time forward.
         failures: Number of failed attempts that count towards `limits.max_failures`.
-        blameless: Number of attempts since the latest report that were lost for a cause outside the trial.
+        blameless: Number of attempts since the latest report that failed for a cause outside the trial.
         silent: Latest notice of each rank that has not reported for a long time.
         last_update: Time of the latest message of each rank in this attempt, by the monotonic clock.
         yields: Whether the ranks are stopping at a perturbation step, from which another attempt continues.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
         task: Background task that runs the trial; None before it starts.
-        changed: Set when the runner may have to be answered.
+        changed: Set when there may be progress for the runner.
     """
 
     def __init__(self, trial: Trial, folder: str, progress: TrialProgress):
@@ -129,8 +129,8 @@ class RunningTrial:
         If rank 0 waits at a rung, ask the driver for a decision. If rank 0 has ended before the rung, stop the ranks that wait there.
 
         Args:
-            together: Whether to ask the driver only when every rank has reached the rung. PBT needs this, because the trial may continue
-                with other parameters.
+            together: Whether to ask the driver only when every rank has reached the rung. This is True with PBT, because the trial may
+                continue with other parameters.
         """
         progress = self.progress
         if progress.has_ended(0) and not self.resumed.done():
@@ -138,14 +138,14 @@ class RunningTrial:
         for step, decision in self.decisions.items():
             if decision.done() or progress.rung == step:
                 continue
-            if progress.has_ended(0):  # Rank 0 never reaches this step: the ranks report unequally often.
+            if progress.has_ended(0):  # Rank 0 never reaches this step, because the numbers of reports of the ranks differ.
                 decision.set_result(False)
             elif progress.all_have_reached(step) if together else progress.has_reached(0, step):
                 progress.wait_at(step)
                 self.changed.set()
 
     def retry(self) -> None:
-        """Prepare for another attempt after an exception: forget decisions to stop, because a rank that raised may have caused them."""
+        """Prepare for another attempt after an exception. Decisions to stop are deleted, because the exception may have caused them."""
         if not self.stopped:
             self.decisions = {step: decision for step, decision in self.decisions.items() if not decision.done() or decision.result()}
 

@@ -15,7 +15,7 @@ from typing import Any
 def seeded(seed: int, threads: int) -> Iterator[None]:
     """Seed `random`, NumPy and torch for the block inside.
 
-    If torch is not imported yet, it is seeded when the block imports it. Without this, the first trial of a worker would get other random
+    If torch is not imported yet, torch is seeded when the block imports it. Otherwise, the first trial of a worker would use other random
     numbers than later trials, which start with torch imported.
 
     Args:

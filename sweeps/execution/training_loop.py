@@ -23,7 +23,7 @@ from sweeps.execution.trial_session import CheckpointIgnored, MetricMissing, Sto
 
 
 def run_loop(session: TrialSession, current: Current) -> Ended:
-    """Run the loop once and return how it ended on this rank.
+    """Run the loop once and return its result on this rank.
 
     Args:
         session: The trial that the loop reports to.
@@ -65,8 +65,8 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
 def _report_result(session: TrialSession, returned: Any) -> None:
     """Report the metrics that a loop yields or returns, as Ray Tune does: each yielded dict, or the returned dict.
 
-    Returned values of other types are ignored, because a loop for Ray Train may return anything. For the same reason, if the loop has
-    reported before, a returned dict is ignored unless it contains the objective's metric.
+    Returned values of other types are ignored, because a loop for Ray Train may return any value. For the same reason, a returned dict
+    without the objective's metric is ignored if the loop has reported before.
 
     Raises:
         TypeError: The loop yielded a value that is not a dict.

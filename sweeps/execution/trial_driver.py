@@ -29,13 +29,13 @@ from sweeps.execution.worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
-# After a rank has died or raised an exception, the other ranks get this long to end, in seconds. Then they are killed.
+# After a rank has died or raised an exception, the other ranks that do not end within this time, in seconds, are killed.
 PEERS_END_WITHIN = 10.0
-# After the end of a rank, the runner is answered only after this time, in seconds, because the trial often ends within it.
+# After the end of a rank, the answer to the runner is delayed by this time, in seconds. The trial often ends during this delay.
 ENDS_WITHIN = 0.05
 # Interval between two checks of `limits.report_timeout`, in seconds.
 LOOK_EVERY = 0.5
-# A trial fails after this many consecutive attempts without a report that were lost for a cause outside the trial.
+# A trial fails after this many consecutive attempts without a report that failed for a cause outside the trial.
 MOST_BLAMELESS = 10
 
 
@@ -49,7 +49,7 @@ class TrialDriver:
         fits: The prepared data.
         spawn: Runs a coroutine in the background.
         files: Threads for operations on files.
-        kills_for_memory: Returns how many processes were killed for lack of memory up to now.
+        kills_for_memory: Function that returns how many processes were killed for lack of memory up to now.
 
     Attributes:
         labels: Description of the label column; without values until the data is read.
@@ -70,7 +70,7 @@ class TrialDriver:
         self.labels = Labels()
 
     async def drive(self, running: RunningTrial) -> None:
-        """Run a trial until it has ended, with as many attempts as it needs. Errors are recorded as the end of the trial, not raised."""
+        """Run a trial until its end, with as many attempts as necessary. Errors are recorded as the end of the trial, and not raised."""
         try:
             while running.progress.state is None and not running.stopped:
                 running.stage = Stage.PREPARING
@@ -103,7 +103,7 @@ class TrialDriver:
             running: The trial.
             attempt: Number of the attempt in which the rank sent the message.
             update: The message.
-            ended: How the loop ended on this rank; None if it has not ended.
+            ended: Result of the loop on this rank; None if the loop has not ended.
 
         Returns:
             False if the message was ignored, because the trial or that attempt has ended.
@@ -120,7 +120,7 @@ class TrialDriver:
                 running.workers[rank].send("hurry", running.trial.id, step)
         if ended is None:
             running.changed.set()
-        else:  # The trial often ends right after this, so the driver gets one message instead of two.
+        else:  # The trial often ends right after this rank. After a short delay, one message to the driver is enough.
             asyncio.get_running_loop().call_later(ENDS_WITHIN, running.changed.set)
         return True
 
@@ -154,7 +154,7 @@ class TrialDriver:
             running.finish(State.FAIL, f"a worker process died in {running.failures} attempts ({limit}): {lost}")
 
     async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
-        """Run one attempt, from the reservation of workers to their release; return how it ended."""
+        """Run one attempt, from the reservation of workers to their release; return the result of the attempt."""
         running.stage = Stage.WAITING
         started_before = running.failures > 0 or running.blameless > 0
         try:
@@ -199,9 +199,9 @@ class TrialDriver:
         return await self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
 
     async def _end_peers(self, gang: Gang, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
-        """Wait up to `PEERS_END_WITHIN` seconds until all ranks have ended, after one has died or raised an exception.
+        """After a rank has died or raised an exception, wait up to `PEERS_END_WITHIN` seconds until all ranks have ended.
 
-        Each rank that ends leaves the gang, which ends collective operations of its peers.
+        Each rank that ends leaves the gang. This ends collective operations of its peers.
         """
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
@@ -213,7 +213,7 @@ class TrialDriver:
             await asyncio.wait(pending, timeout=give_up - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
 
     def _assignments(self, gang: Gang, running: RunningTrial, attempt: int, prepared: dict[str, Any]) -> list[Assignment]:
-        """Return the assignment of each rank. Ranks use cached data only if all have it: they build cached objects together."""
+        """Return the assignment of each rank. Ranks build cached objects together, so cached data is used only if all ranks have it."""
         size = len(gang.workers)
         keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
         cached = all(key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True))
@@ -228,7 +228,7 @@ class TrialDriver:
         return assignments
 
     async def _run_rank(self, worker: Worker, assignment: Assignment, running: RunningTrial) -> Ended | WorkerLost:
-        """Run an attempt on one rank. Return how the loop ended, or a `WorkerLost` if the process was lost."""
+        """Run an attempt on one rank. Return the result of the loop, or a `WorkerLost` if the process was lost."""
         try:
             ended: Ended = await self.workers.until_lost(worker, worker.actor.run.remote(assignment))
         except WorkerLost as e:
@@ -248,9 +248,9 @@ class TrialDriver:
     async def _outcome(
         self, gang: Gang, running: RunningTrial, results: Sequence[Ended | WorkerLost | None], late: str | None, kills: int
     ) -> Ended | WorkerLost:
-        """Return how the attempt ended, from the results of its ranks.
+        """Compute the result of an attempt from the results of its ranks.
 
-        If a worker was lost, the result is that loss, even if other ranks raised exceptions: a collective raises when a peer dies.
+        If a worker was lost, the result is this loss, even if other ranks raised exceptions. A collective raises when a peer dies.
 
         Args:
             gang: The gang.
@@ -263,7 +263,7 @@ class TrialDriver:
             RayActorError: The attempt failed because the data actor was lost.
         """
         ended = [result for result in results if isinstance(result, Ended)]
-        # Peers may raise because of the first error, so it comes first. An exception that is worth a retry comes before all others.
+        # Peers may raise because of the first error, so the first error is reported. An exception that is worth a retry has precedence.
         failed = sorted((e for e in ended if e.state is State.FAIL), key=lambda e: (not e.retry, running.last_update.get(e.rank, 0.0)))
         for worker, result in zip(gang.workers, results, strict=True):
             if isinstance(result, Ended) and result.broken:
@@ -273,7 +273,7 @@ class TrialDriver:
             return Ended(0, State.FAIL, late)
         losses = [(rank, result) for rank, result in enumerate(results) if isinstance(result, WorkerLost)]
         if losses:
-            rank, loss = min(losses, key=lambda pair: pair[1].blameless)  # One that counts, if there is one.
+            rank, loss = min(losses, key=lambda pair: pair[1].blameless)  # A loss that counts towards the limit comes first.
             if loss.blameless:
                 return loss
             logged = exit_causes.last_attempt_log(log_of(running.folder, rank))
@@ -287,7 +287,7 @@ class TrialDriver:
         return failed[0] if failed else min(ended, key=lambda e: e.rank)
 
     async def _await_ranks(self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
-        """Wait until all ranks have ended or one has failed. If a time limit is exceeded first, return a message; otherwise None."""
+        """Wait until all ranks have ended or one rank has failed. If a time limit is exceeded first, return a message; else return None."""
         limit, silence = self.job.trial_timeout, self.job.report_timeout
         pending = set(ranks)
         while pending:

@@ -26,15 +26,15 @@ def log_of(folder: str | Path, rank: int) -> Path:
 def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
     """Within the block, append all output of this process to a file: the output of Python's streams, of loggers and of native libraries.
 
-    This redirects the file descriptors 1 and 2, which all of these share. Replacing `sys.stdout` would miss the lines that XGBoost's native
-    code prints, and the output of existing logging handlers.
+    To do this, the file descriptors 1 and 2 are redirected, which all these outputs share. If only `sys.stdout` were replaced, the lines of
+    XGBoost's native code and of existing logging handlers would be missing.
 
     Args:
         path: The file. Its folder is created.
         title: First line of the attempt in the log.
 
     Yields:
-        A function that writes a line to the log. It works even if the loop has closed or replaced Python's streams.
+        A function that writes a line to the log, even if the loop has closed or replaced Python's streams.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     streams = (sys.stdout, sys.stderr)  # A loop may replace `sys.stdout` while this stream still has unwritten output.
@@ -46,7 +46,7 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
 
     def say(line: str) -> None:
         _flush(*streams)
-        os.write(log, f"--- {line}\n".encode(errors="replace"))  # Not by `print`: the loop may have closed `sys.stdout`.
+        os.write(log, f"--- {line}\n".encode(errors="replace"))  # `print` would fail if the loop has closed `sys.stdout`.
 
     try:
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")

@@ -28,12 +28,12 @@ class TrialProgress:
         workers: Number of ranks.
         metric: Metric that decides which checkpoint is the best; None if the latest checkpoint is the best.
         minimize: Whether smaller values of the metric are better.
-        keep_latest: Number of latest checkpoints that are kept in addition to the best one, at least 1.
-        attempt: Number of the current attempt; 0 before the first.
+        keep_latest: Number of latest checkpoints that are kept in addition to the best checkpoint, at least 1.
+        attempt: Number of the current attempt; 0 before the first attempt.
         checkpoint: Latest complete checkpoint, to which every rank has contributed its part. The next attempt continues from it.
         best: Checkpoint with the best model; None without checkpoints.
         rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
-        state: State after the end of the trial; None while it runs.
+        state: State after the end of the trial; None while the trial runs.
         error: Error text of a failed trial.
         refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
         final: Metrics of the finished model; empty while the trial runs.
@@ -51,7 +51,7 @@ class TrialProgress:
     error: str | None = None
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
-    _stored: dict[str, None] = field(default_factory=dict)  # Paths of the complete checkpoints on disk, the latest one last.
+    _stored: dict[str, None] = field(default_factory=dict)  # Paths of the complete checkpoints on disk. The latest checkpoint is last.
     _named: set[str] = field(default_factory=set)  # Paths of the checkpoints that the driver's record may name.
     _named_next: set[str] = field(default_factory=set)  # Paths that the record names after the driver stores the last progress.
     _latest_step: int = 0
@@ -81,7 +81,7 @@ class TrialProgress:
         return self.attempt
 
     def checkpoints_to_delete(self, there: Iterable[str]) -> list[str]:
-        """Return the paths of the checkpoints to delete before another attempt: unneeded ones, and incomplete ones of earlier attempts.
+        """Return the paths of the checkpoints to delete before another attempt. These are all incomplete or unneeded checkpoints.
 
         After `recall`, the first call also adds the latest complete checkpoints in the folder to the checkpoints that are kept.
 
@@ -128,12 +128,12 @@ class TrialProgress:
         return True
 
     def behind(self) -> dict[int, int]:
-        """Return the ranks that have not reported the step of the latest incomplete checkpoint. Maps each rank to the step."""
+        """Return a dict that maps each rank without a report of the latest incomplete checkpoint's step to this step."""
         step = max(self._parts, default=0)
         return {rank: step for rank in range(self.workers) if self._steps.get(rank, 0) < step}
 
     def _keep(self, new: Checkpoint) -> None:
-        """Make `new` the trial's latest checkpoint, and its best one if no earlier one is better."""
+        """Make `new` the trial's latest checkpoint. If no earlier checkpoint is better, also make `new` the best checkpoint."""
         if self.best is None or self._badness(new) <= self._badness(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
@@ -142,19 +142,19 @@ class TrialProgress:
 
     @property
     def kept(self) -> set[str]:
-        """Paths of the checkpoints to keep: the latest ones, the best one, and those that the driver's record may name."""
+        """Paths of the checkpoints to keep: the latest ones, the best one, and all checkpoints that the driver's record may name."""
         latest = list(self._stored)[-self.keep_latest :]
         return self._named | {c.path for c in (self.checkpoint, self.best) if c} | set(latest)
 
     def drop(self) -> list[str]:
-        """Return the paths of checkpoints that are no longer needed, and forget them. Each path is returned once."""
+        """Return the paths of checkpoints that are no longer needed, and remove these paths from this object."""
         gone = [path for path in self._stored if path not in self.kept]
         for path in gone:
             del self._stored[path]
         return gone
 
     def _badness(self, checkpoint: Checkpoint) -> float:
-        """Return a number that ranks a checkpoint; smaller is better. An unknown value and NaN give infinity, the worst rank."""
+        """Return a number that ranks a checkpoint; smaller is better. For an unknown value or NaN, this is infinity, the worst rank."""
         value = self._values.get(checkpoint.best_step, float("nan"))
         if value != value:
             return float("inf")
@@ -190,11 +190,11 @@ class TrialProgress:
         if self.state is None:
             self.state, self.error, self.refused, self.final = state, error, refused, final or {}
 
-    # ---- the runner's side
+    # ---- messages to the runner
 
     @property
     def urgent(self) -> bool:
-        """Whether the runner must be answered at once: the trial has ended, waits at a rung, or has a new checkpoint."""
+        """Whether the runner must get an answer at once: the trial has ended, waits at a rung, or has a new checkpoint."""
         return self.state is not None or self.rung != self._delivered_rung or self._fresh
 
     @property
@@ -226,11 +226,11 @@ class TrialProgress:
         return self._last
 
     def mark_recorded(self) -> None:
-        """Record that the driver has stored the last progress. Its record no longer names the checkpoints that were replaced."""
+        """Record that the driver has stored the last progress. The driver's record no longer names the replaced checkpoints."""
         self._named &= self._named_next
 
     def repeat(self) -> None:
-        """Prepare for a new runner: send the last progress again, because it may not have reached the driver."""
+        """Prepare for a new runner: send the last progress again, because the driver may not have received it."""
         self._named_next = set(self._named)
         self._undelivered = [*self._last.reports, *self._undelivered]
         self._fresh = self._fresh or self._last.checkpoint is not None

@@ -22,14 +22,17 @@ from sweeps.execution import leaked_threads, ray_train_adapter
 from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence
 from sweeps.execution.metric_values import flatten, numeric, quote, unbeatable
 
-# Other names of the dataset `valid`, as in Ray's tutorials. A dataset that really has such a name takes precedence.
+# Other names of the dataset `valid`, as in Ray's tutorials. If the space file names a dataset by such a name, this dataset has precedence.
 ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation": "valid"}
 # After this many seconds without a report, the worker sends the stack of the loop to the pool.
 SILENT_AFTER = 300.0
 
 
 class Stopped(BaseException):
-    """Raised by `report` to end a loop, on all ranks at the same step. Not an Exception, so that `except Exception` does not catch it."""
+    """Raised by `report` to end a loop, on all ranks at the same step.
+
+    The base class is not Exception, so that `except Exception` in a loop does not catch this exception.
+    """
 
 
 class MetricMissing(ValueError):
@@ -51,7 +54,7 @@ class DatasetCache:
         data: The prepared data.
 
     Attributes:
-        shards: Maps each dataset name to references to shards: one for each rank, or a single one that all ranks share.
+        shards: Maps each dataset name to references to shards: one for each rank, or a single one for all ranks.
         check: DataFrame with the rows for `Current.check`; None without data.
         opened: Maps the name of each dataset that a loop has read to its shard.
         kept: Objects that loops keep with `Current.cached`, by name.
@@ -73,7 +76,7 @@ class TrialSession:
         job: Settings that all trials of the sweep share.
         assignment: The attempt.
         cache: The worker's cache of the trial's data.
-        leaked: Threads that earlier trials have left running. Their reports are rejected.
+        leaked: Threads that earlier trials have left running. Reports of these threads are rejected.
 
     Attributes:
         name: Name of the sweep and id of the trial.
@@ -101,7 +104,7 @@ class TrialSession:
         self._cache, self._leaked = cache, leaked
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
-        self._wanted: int | None = None  # The pool waits for this step, so its report is sent at once.
+        self._wanted: int | None = None  # The pool waits for the report of this step, so this report is sent at once.
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
         self._resumed: bool | None = None if assignment.checkpoint else False
@@ -121,7 +124,7 @@ class TrialSession:
 
         Args:
             metrics: Dict of metrics, which may be nested.
-            checkpoint: Checkpoint to copy into the trial's folder; None to report without one.
+            checkpoint: Checkpoint to copy into the trial's folder; None to report without a checkpoint.
 
         Raises:
             Stopped: The trial ends at this step.
@@ -203,7 +206,7 @@ class TrialSession:
     def _send(self) -> None:
         """Send the unacknowledged reports and checkpoints to the pool without waiting.
 
-        They are sent again with later messages until the pool acknowledges them.
+        Later messages contain the same reports and checkpoints until the pool acknowledges them.
         """
         update = self.unacknowledged()
         sent = self.pool.tell.remote(self.assignment.trial.id, self.assignment.attempt, update)
@@ -223,7 +226,7 @@ class TrialSession:
     def hurry(self, step: int) -> None:
         """Send the reports and checkpoints up to a step at once, or as soon as the loop reaches the step.
 
-        Another rank has stored a checkpoint of this step, which is complete only when this rank has reported the step too.
+        Another rank has stored a checkpoint of this step. The checkpoint is complete only when this rank has also reported the step.
         """
         with self._lock:
             self._wanted = step
@@ -237,9 +240,9 @@ class TrialSession:
             self._send()
 
     def check_silence(self) -> None:
-        """Notify the pool if the loop has not reported for longer than a time limit, and include the loop's stack.
+        """Notify the pool if the loop has not reported for longer than a time limit. The notice contains the loop's stack.
 
-        Each limit triggers one notice between two reports. The notice is also written to the trial's log.
+        Each limit triggers at most one notice between two reports. The notice is also written to the trial's log.
         """
         quiet, limits = time.monotonic() - self._last_report, (SILENT_AFTER, self.job.report_timeout)
         passed = max((limit for limit in limits if limit is not None and limit <= quiet), default=0.0)
@@ -250,7 +253,7 @@ class TrialSession:
             self.pool.silent.remote(self.assignment.trial.id, self.assignment.attempt, silence)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
-        """Return the checkpoint to continue from; None at the start. The call marks the loop as one that continues from its checkpoint."""
+        """Return the checkpoint to continue from; None at the start. The call also records that the loop has read its checkpoint."""
         checkpoint = self.assignment.checkpoint
         self._checkpoint_read = True
         return ray.train.Checkpoint.from_directory(checkpoint.path) if checkpoint else None
@@ -297,7 +300,7 @@ class TrialSession:
         target.mkdir(parents=True, exist_ok=True)
         files: Any = checkpoint.filesystem
         pyarrow.fs.copy_files(checkpoint.path, str(target), source_filesystem=files)
-        # The note is read from the source, because another rank may be overwriting the copy.
+        # The note is read from the reported checkpoint, because another rank may be overwriting the copy.
         note, best_step = f"{checkpoint.path}/{CHECKPOINT_NOTE}", self.step
         if files.get_file_info(note).type == pyarrow.fs.FileType.File:
             with files.open_input_file(note) as file:

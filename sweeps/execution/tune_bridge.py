@@ -1,6 +1,6 @@
 """Adapters between Ray Tune and the sweep: a Searcher that starts trials and a TrialScheduler that stops them.
 
-Both pass Tune's calls on to a `SweepController`, which makes the decisions. A Tune trial is a runner without CPUs
+Both adapters pass Tune's calls to a `SweepController`, which makes the decisions. A Tune trial is a runner without CPUs
 (`sweeps.execution.tune_runner`).
 """
 
@@ -28,7 +28,7 @@ class SweepController(Protocol):
         """Record the progress of a trial (see `messages.Progress`) and return whether its runner continues or stops."""
 
     def on_runner_lost(self, trial: str) -> None:
-        """Handle a trial whose runner died so often that Tune gave it up."""
+        """Handle a trial whose runner has died so often that Tune starts no other runner for this trial."""
 
     def poll(self) -> None:
         """Do periodic work. Tune's loop calls this once in each round."""
@@ -59,7 +59,7 @@ class StudySearcher(Searcher):
         return {"trial": begun}
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
-        """Report a runner that Tune gave up. `VerdictScheduler` handles trials that end without an error."""
+        """After an error, report that Tune starts no other runner for a trial. `VerdictScheduler` handles trials without an error."""
         trial = self._begun.pop(trial_id, None)
         if error and trial is not None:
             self._controller.on_runner_lost(trial)
@@ -80,9 +80,9 @@ class VerdictScheduler(FIFOScheduler):
 
     def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> None:
         """Call the controller's periodic work, and let Tune start pending trials in their order. Tune calls this once in each round."""
-        # This is not a Tune callback, because with any callback Tune imports all loggers that it knows. Importing MLflow's takes seconds.
+        # A Tune callback is not used, because with any callback Tune imports all its loggers. The import of MLflow's logger takes seconds.
         self._controller.poll()
-        # Returning None lets Tune start pending trials in order. A search for the first pending one of 10,000 trials takes a millisecond.
+        # With None, Tune starts pending trials in order. A search for the first pending trial of 10,000 trials would take a millisecond.
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
         """Pass the progress of a trial to the controller; return Tune's constant for its decision."""
@@ -95,4 +95,4 @@ class VerdictScheduler(FIFOScheduler):
             self._controller.on_trial_progress(trial.config["trial"], result["progress"])
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Do nothing after the death of a runner: Tune starts another one, up to its own limit."""
+        """Do nothing after the death of a runner: Tune starts another runner, up to a limit of Tune."""

@@ -13,7 +13,7 @@ POOL_BACK_WITHIN = 60.0
 
 
 class Runner(tune.Trainable):
-    """Actor of a Tune trial. It holds no CPU, so that workers can use all of them. Tune reuses it for other trials."""
+    """Actor of a Tune trial. The actor holds no CPU, so that workers can use all CPUs. Tune reuses the actor for other trials."""
 
     def setup(self, config: dict[str, Any], pool: Any = None, slots: int = 1) -> None:
         """Prepare the runner for its first trial.
@@ -28,7 +28,7 @@ class Runner(tune.Trainable):
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Prepare the runner for another trial. Return True, which tells Tune that it can reuse the actor."""
+        """Prepare the runner for another trial. Return True, so that Tune reuses the actor."""
         self._take(new_config)
         return True
 

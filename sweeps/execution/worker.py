@@ -43,11 +43,11 @@ def start(pool: Any, worker: str, job: Job, resources: dict[str, float], node: s
         worker: Id of the worker.
         job: Settings that all trials of the sweep share.
         resources: Name and amount of each resource of the worker.
-        node: Id of the node to start it on; None to let Ray choose.
+        node: Id of the node to start the worker on; None to let Ray choose.
 
     Returns:
-        The worker's handle, and a reference to its `WorkerInfo`. Getting the reference raises an exception if the process dies or cannot
-        start.
+        The worker's handle, and a reference to its `WorkerInfo`. `ray.get` of this reference raises an exception if the process dies or
+        cannot start.
     """
     resources = dict(resources)
     actor = Worker.options(  # type: ignore[attr-defined]

@@ -36,12 +36,12 @@ LOOK_EVERY = 0.5
 # Time limits for connecting a gang, and for disbanding a gang or leaving it, in seconds. Processes that take longer are killed.
 CONNECT_WITHIN = 60.0
 DISBAND_WITHIN = 10.0
-# A worker that has not started after this many seconds gets room: an idle worker of its node is closed. Ray may be unable to place a worker
-# although its node has enough resources, for example if the free fractions of a GPU are on two GPUs.
+# If a worker has not started after this many seconds, an idle worker of its node is closed to free resources. Ray may be unable to place a
+# worker although its node has enough resources, for example if the free fractions of a GPU are on two GPUs.
 PLACED_WITHIN = 60.0
 # A trial that does not fit on the cluster waits this many seconds for new nodes, then fails.
 FITS_WITHIN = 600.0
-# If trials take less than this on average, in seconds, a trial may use an idle worker with a larger fraction of a GPU than it needs.
+# If trials take less than this on average, in seconds, a trial may use an idle worker with a larger fraction of a GPU than necessary.
 SHORT_TRIAL = 60.0
 
 
@@ -72,10 +72,10 @@ class WorkerPool:
         self._seconds = (0, 0.0)  # Number of released gangs, and the sum of the seconds that their trials ran.
         self.update_nodes(ray.nodes())
 
-    # ---- what trials need
+    # ---- methods for trials
 
     def warm(self, shapes: Sequence[Shape]) -> None:
-        """Start workers for one trial of each of these shapes at the same time. Stop at the first shape without room."""
+        """Start workers for one trial of each of these shapes at the same time. Stop at the first shape that does not fit."""
         waiting = [Request(-i, shape.total, shape) for i, shape in enumerate(shapes, 1)]
         taken: set[str] = set()
         while waiting:
@@ -168,7 +168,7 @@ class WorkerPool:
         self.spawn(self._close(worker))
 
     async def close_all(self, timeout: float) -> None:
-        """Close all workers; kill those that take longer than `timeout` seconds."""
+        """Close all workers. A worker that takes longer than `timeout` seconds is killed."""
         workers = list(self.workers.values())
         for one in workers:
             self.close(one)
@@ -240,9 +240,9 @@ class WorkerPool:
         return next(granted for waiting, granted, _ in self._queue if waiting.id == request.id)
 
     def _refuse(self, too_large: Sequence[Request]) -> None:
-        """Fail the requests that do not fit on the cluster. On a single machine this happens at once.
+        """Let the requests that do not fit on the cluster fail. On a single machine they fail at once.
 
-        On a cluster, which may get new nodes, it happens after `FITS_WITHIN` seconds.
+        On a cluster, which may get new nodes, they fail after `FITS_WITHIN` seconds.
         """
         for request, granted, since in self._queue:
             if request in too_large and (self._fixed is not None or time.monotonic() - since > FITS_WITHIN):
@@ -263,7 +263,7 @@ class WorkerPool:
     # ---- gangs
 
     async def _gang_of(self, workers: Sequence[Worker]) -> Gang:
-        """Return the gang of exactly these workers: an existing one, or a new one after their other gangs are disbanded."""
+        """Return the gang of exactly these workers. If there is none, disband the other gangs of the workers and create a gang."""
         old = list(dict.fromkeys(one.gang for one in workers if one.gang is not None))
         if len(old) == 1 and set(old[0].workers) == set(workers) and not old[0].broken:
             return old[0]
@@ -295,7 +295,7 @@ class WorkerPool:
         log.info("%s connected %s in %.0f ms", gang.id, ", ".join(w.id for w in gang.workers), 1000 * (time.monotonic() - began))
 
     async def _disband(self, gang: Gang) -> None:
-        """Disband a gang, unless this has happened already. Wait for the end; workers that do not leave in time are killed."""
+        """Disband a gang, if no earlier call has done this. Wait for the end. Workers that do not leave in time are killed."""
         if gang.disbanding is None:
             gang.disbanding = self.spawn(self._take_apart(gang))
         await asyncio.shield(gang.disbanding)
@@ -316,7 +316,7 @@ class WorkerPool:
                 one.gang = None
 
     async def ask_to_leave(self, worker: Worker) -> None:
-        """Make a worker leave its gang, which ends collective operations of its peers. Kill it if it does not leave in time.
+        """Make a worker leave its gang. This ends collective operations of its peers. Kill the worker if it does not leave in time.
 
         The worker's main thread must be free.
         """
@@ -331,7 +331,7 @@ class WorkerPool:
         await self._disband(gang)
         self._give_back(gang.workers)
 
-    # ---- the life of a worker
+    # ---- start and end of a worker
 
     def _start(self, resources: tuple[tuple[str, float], ...], node: str) -> Worker:
         started = Worker(next(self._numbers), resources, node, next(self._count))
@@ -354,7 +354,7 @@ class WorkerPool:
             worker.up.set_result(worker.info)
 
     async def _make_room(self, starting: Worker) -> None:
-        """While a worker that a trial waits for has not started, close an idle worker of its node every `PLACED_WITHIN` seconds."""
+        """Every `PLACED_WITHIN` seconds, close an idle worker of the same node, until the starting worker of a trial has started."""
         while not starting.up.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(starting.up), PLACED_WITHIN)
@@ -373,7 +373,7 @@ class WorkerPool:
         self.lose(worker, WorkerLost("closed"))
 
     def reason_of(self, worker: Worker, error: RayError) -> WorkerLost:
-        """Return why a worker is lost whose call failed with Ray's error."""
+        """Return the exception for a worker that is lost because a call has failed with an error of Ray."""
         self.update_nodes(ray.nodes())
         return WorkerLost(describe(error), blameless=worker.info is not None and worker.info.node not in self.nodes)
 
@@ -393,7 +393,7 @@ class WorkerPool:
             worker.gang.broken = True
         if not worker.up.done():
             worker.up.set_exception(reason)
-            worker.up.exception()  # Marks the exception as retrieved, because nobody may be waiting.
+            worker.up.exception()  # Marks the exception as retrieved. Otherwise asyncio would log it if no trial waits.
         for answer in worker.answers.values():
             if not answer.done():
                 answer.set_exception(reason)
@@ -476,10 +476,10 @@ class WorkerPool:
                 for name, have in alive.items()
             }
 
-    # ---- what a worker calls
+    # ---- methods for workers
 
     async def listen(self, worker_id: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        """Wait for the next call that a worker must carry out. Each use of this method counts as a heartbeat of the worker.
+        """Wait for the next call that a worker must carry out. The worker's request is also a heartbeat.
 
         Args:
             worker_id: Id of the worker.
@@ -501,7 +501,7 @@ class WorkerPool:
         Args:
             worker_id: Id of the worker.
             number: Number of the call.
-            error: Traceback of the exception that the method raised; None if it raised none.
+            error: Traceback of the exception that the method raised; None if the method returned.
         """
         one = self.workers.get(worker_id)
         if one is not None and (answer := one.answers.get(number)) is not None and not answer.done():

@@ -1,7 +1,7 @@
-"""Code of a worker's process: it joins gangs, runs the trials that the pool assigns, and resets the process between trials.
+"""Code of a worker's process: join gangs, run the trials that the pool assigns, and reset the process between trials.
 
 The actor's methods run one after another on the main thread, so that training loops can set signal handlers. A second thread asks the
-pool for calls and carries them out while a loop runs. Its requests are also the worker's heartbeat.
+pool for calls and carries the calls out while a loop runs. Each of these requests is also a heartbeat of the worker.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class WorkerRuntime:
         self._first_use: isolation.ProcessUse | None = None
 
     def start(self) -> WorkerInfo:
-        """Prepare the process for training loops. If the loop is a trainer of sweeps, it is imported here, before the first trial."""
+        """Prepare the process for training loops. A trainer of sweeps is imported here, before the first trial."""
         for root in reversed(self.job.roots):
             if root not in sys.path:
                 sys.path.insert(0, root)
@@ -86,18 +86,18 @@ class WorkerRuntime:
     # ---- gangs
 
     def join(self, ranks: Ranks, visible_gpus: str | None) -> None:
-        """Leave the current gang and become a rank of another one.
+        """Leave the current gang and become a rank of another gang.
 
         Args:
             ranks: Place of this process in the gang.
-            visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep its value.
+            visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep the present value.
         """
         self.leave()
         self._membership = backends.Membership(ranks, visible_gpus)
         ray_train_adapter.set_ranks(ranks)
 
     def leave(self) -> None:
-        """Leave the gang, if this process belongs to one, and clean up what its backend has set in this process."""
+        """If this process belongs to a gang, leave this gang, and undo the changes that the backend has made in this process."""
         membership, self._membership = self._membership, None
         if membership is not None:
             membership.leave()
@@ -160,7 +160,7 @@ class WorkerRuntime:
     # ---- trials
 
     def run(self, assignment: Assignment) -> Ended:
-        """Run one attempt at a trial on this rank, reset the process, and return how the attempt ended."""
+        """Run one attempt at a trial on this rank, reset the process, and return the result of the attempt."""
         if self._membership is not None:
             isolation.destroy_groups(self._membership.groups)  # Not earlier: peers may still have used the groups.
         if assignment.ranks.world_size == 1:
@@ -207,7 +207,10 @@ class WorkerRuntime:
         return ended, left
 
     def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
-        """Import the user's module before the first trial. Its time is not counted for the trial, and its changes are not reset."""
+        """Import the user's module before the first trial. The trial's time does not include this import.
+
+        Changes that the import makes in the process stay for all trials.
+        """
         run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
         with _stacks_after(seconds), contextlib.suppress(BaseException), loop_mlflow.logged(run, keep=True):  # The trial reports errors.
             references.resolve(self.job.loop)
@@ -235,7 +238,7 @@ class WorkerRuntime:
         )
 
     def hurry(self, trial: str, step: int) -> None:
-        """Send the reports and checkpoints of the running trial, at once or when its loop reaches this step. Other trials are ignored."""
+        """Send the reports and checkpoints of a trial, at once or when its loop reaches this step. Do nothing if another trial runs."""
         if (session := self.session) is not None and session.assignment.trial.id == trial:
             session.hurry(step)
 
@@ -299,7 +302,7 @@ def _leave() -> None:
 def _stacks_after(seconds: float | None) -> Iterator[None]:
     """Write the stacks of all threads to the log if the block takes longer than `seconds`. If `seconds` is None, write nothing.
 
-    The pool kills a loop that hangs at its time limit soon afterwards.
+    A loop that exceeds its time limit is killed by the pool soon after this.
     """
     if seconds is None:
         yield
