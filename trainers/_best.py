@@ -113,7 +113,7 @@ def answers(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.nd
 
 
 def has_gpu() -> bool:
-    """Return whether Ray gave this worker a GPU or a fraction of one."""
+    """Return whether Ray has assigned a GPU, or a fraction of a GPU, to this worker."""
     import ray
 
     return bool(ray.is_initialized() and ray.get_gpu_ids())

@@ -7,9 +7,9 @@ Every round reports only the metrics that objectives, constraints and `params.ev
 of `eval_metric` are measured on valid.
 
 If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
-(`Current.report_final`). If `params.eval_metric` is set, these are the metrics that it names. Otherwise they are logloss, error and auc for
-two classes, mlogloss and merror for more classes, and rmse and mae for a regression. If an error rate is among them, `valid-accuracy` is
-added. With `params.report: all`, every round reports all of these metrics.
+(`Current.report_final`). If `params.eval_metric` is set, these are the metrics in `params.eval_metric`. Otherwise they are logloss, error
+and auc for two classes, mlogloss and merror for more classes, and rmse and mae for a regression. If an error rate is among these metrics,
+`valid-accuracy` is added. With `params.report: all`, every round reports all of these metrics.
 """
 
 from __future__ import annotations

@@ -67,14 +67,14 @@ class SweepController:
         configure_pool: Function that passes the data actor and the labels to a pool that Ray has restarted.
         data_process: Process id of the data actor; None if it runs on another machine.
         prefit: Ray reference that resolves when the first preprocessing chains are fitted. These are the chains that are known before the
-            first trial. None if no chain is known then.
+            first trial. None if there are no such chains.
 
     Attributes:
         trials: Object that starts, pauses and ends trials.
         progress: Progress of the running trials.
         reason: Reason why no more trials start; None while trials can still start.
         refused: Error in the space file that ended the sweep; None if no such error was found.
-        error: First error that a method of the controller raised, which ends the search; None if no method raised one.
+        error: First error that a method of the controller raised, which ends the search; None if there is no error.
     """
 
     def __init__(

@@ -190,7 +190,7 @@ def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str
 
 
 def _missing_value(objectives: Objectives, state: State | None, reports: list[Report]) -> str | None:
-    """Return why the study would record a trial as failed although its loop ended normally; None if the study would not do so."""
+    """Return why the study would record a trial as failed although its loop ended normally; None if the study would record no failure."""
     curve = tuple((r.step, math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan)) for r in reports)
     others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.reported_metrics[1:]}
     missing = objectives.score(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing

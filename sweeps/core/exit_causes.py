@@ -23,7 +23,9 @@ MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
 def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bool = False) -> str | None:
-    """Return the cause of a process's death as text. Return None if nothing shows that the process died; it then only raised an error.
+    """Return the cause of a process's death as text. Return None if nothing shows that the process died.
+
+    If the result is None, the process has only raised an error.
 
     Args:
         error: The error that Ray raised, or None.

@@ -41,7 +41,7 @@ class Shape:
 def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     """Return the shape that a sampled `scaling` section describes.
 
-    As in Ray Train, a worker gets 1 CPU, and 1 GPU with `use_gpu: true`, unless `resources_per_worker` sets other amounts.
+    As in Ray Train, a worker has 1 CPU, and 1 GPU with `use_gpu: true`, unless `resources_per_worker` sets other amounts.
 
     Args:
         scaling: The section, with each dimension replaced by its sampled value.

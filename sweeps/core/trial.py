@@ -102,7 +102,7 @@ class Trial:
     Attributes:
         number: Number of the trial in the sweep, starting with 0. The Optuna trial has the same number.
         id: The id that users see and type, such as `0007`.
-        params: The parameters. The loop gets them as its `config`.
+        params: The parameters, which the loop receives as its `config`.
         preprocessor: The preprocessing steps (see `sweeps.space`); `()` for none.
         shape: Number, resources and backend of the workers.
         seed: The seed that is set in every worker before the loop starts.

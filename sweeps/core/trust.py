@@ -66,7 +66,7 @@ def key(make: bool = False) -> bytes | None:
 
 
 def _make_key(file: Path) -> bytes:
-    """Make a key that only this user can read. If two processes do so at the same time, both get the same key."""
+    """Make a key that only this user can read. If two processes make a key at the same time, both return the same key."""
     new_key = secrets.token_hex(KEY_BYTES).encode()
     part = file.with_name(f".key-{os.getpid()}")
     try:

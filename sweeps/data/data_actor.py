@@ -231,7 +231,9 @@ def start(where: Any, **arguments: Any) -> Any:
 
 
 def process_id(actor: Any) -> int | None:
-    """Return the process id of the data actor. Call this function before any long method of the actor, or it waits for this method.
+    """Return the process id of the data actor.
+
+    Call this function before any long method of the actor. Otherwise, this function waits until that method has ended.
 
     Args:
         actor: see `start`.

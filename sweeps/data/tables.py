@@ -24,7 +24,7 @@ _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def _string_array(*words: str) -> pa.Array:
-    """Return an Arrow array of strings without `pa.array`, which would import pandas. That import takes a third of the early checks."""
+    """Return an Arrow array of strings without `pa.array`, which imports pandas. The import takes a third of the early checks' time."""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode()))
 

@@ -158,7 +158,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     Args:
         cluster: State of the cluster.
         queue: All requests, in the order of the queue.
-        reuse_larger: Whether a trial may get a worker with a larger fraction of a GPU than it needs, if no other worker is available.
+        reuse_larger: Whether a trial may use a worker with a larger fraction of a GPU than necessary, if no other worker is available.
     """
     too_large = tuple(request for request in queue if not _fits_when_empty(request, cluster))
     request = next((request for request in queue if request not in too_large), None)
@@ -211,7 +211,7 @@ class _Offer:
 
 
 def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
-    """Return how many workers that each need these resources fit into `have`, at most `most`."""
+    """Return the number of workers that fit into `have`, at most `most`. Each worker needs the resources `need`."""
     counts = [int((have.get(name, 0.0) + EPSILON) // amount) for name, amount in need.items() if amount > 0]
     part = need.get("GPU", 0.0)
     if 0 < part < 1:  # A worker's fraction of a GPU cannot be split over two GPUs.

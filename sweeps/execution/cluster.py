@@ -40,7 +40,7 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlrun
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 AUTH_MODE = "RAY_AUTH_MODE"
-MONITOR = "RAY_memory_monitor_refresh_ms"  # Ray's memory monitor. `sweeps.execution.memory_guard` replaces it.
+MONITOR = "RAY_memory_monitor_refresh_ms"  # Ray's memory monitor. `sweeps.execution.memory_guard` is used instead.
 SPARE_CPUS = 1
 # Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy machine may need the second limit.
 START_WITHIN = (30, 120)

@@ -203,7 +203,7 @@ class _Pool:
     # ---- methods for runners
 
     async def attach(self, trial_id: str, name: str = "", slots: int = 1) -> int:
-        """Make a runner follow a trial. An earlier runner of the trial gets no more progress.
+        """Make a runner follow a trial. An earlier runner of the trial receives no more progress.
 
         Args:
             trial_id: Id of the trial, which the driver has started or starts within `START_WITHIN` seconds.

@@ -299,7 +299,7 @@ class TrialDriver:
             if silence is not None:
                 left = min(left or LOOK_EVERY, LOOK_EVERY)
                 if running.overdue(silence, len(ranks), time.monotonic()):
-                    await asyncio.sleep(STACKS_WITHIN)  # Other ranks may wait for this one and exceed the limit too.
+                    await asyncio.sleep(STACKS_WITHIN)  # Other ranks may wait for the late rank, and exceed the limit too.
                     if late := running.overdue(silence, len(ranks), time.monotonic()):
                         return "\n".join([*map(str, late), f"no report within limits.report_timeout, {silence:g} s"])
             done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)

@@ -294,7 +294,7 @@ class TrialSession:
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
         """Copy a reported checkpoint into the trial's folder. If several ranks report a checkpoint, all write to the same folder.
 
-        `Checkpoint.to_directory` is not used, because with it only one rank would copy while the others wait.
+        `Checkpoint.to_directory` is not used, because it lets only one rank copy while the other ranks wait.
         """
         target = Path(self.folder, f"checkpoint_{self.step:06d}")
         target.mkdir(parents=True, exist_ok=True)

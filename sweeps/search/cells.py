@@ -15,7 +15,7 @@ Cell = Mapping[str, Any]
 
 
 def key_of(cell: Cell) -> str:
-    """Return a cell as JSON text. The text can be the key of a mapping; the cell itself cannot."""
+    """Return a cell as JSON text. The text can be the key of a mapping; a cell is a mapping and cannot be a key."""
     return json.dumps(cell, sort_keys=True, default=str)
 
 

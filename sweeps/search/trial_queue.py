@@ -73,7 +73,7 @@ class TrialQueue:
         # Starts that a crash interrupted. Each entry is the item of a new configuration, or the number of the trial to repeat.
         self._interrupted: deque[QueueItem | int] = deque()
 
-    # What happened
+    # Record starts and ends
 
     def record_interrupted_start(self, repeat_of: int | None) -> None:
         """Put a trial whose start was interrupted at the front of the queue, because the study already has its number.
@@ -136,7 +136,7 @@ class TrialQueue:
                 self._first_trials_incomplete += 1
         return [r for _, r in ended]
 
-    # What comes next
+    # Choose the next trial
 
     def next(self, keys_of: Callable[[int], Keys]) -> QueueItem | None:
         """Return the next trial to start, or None if the queue is empty now. If `may_grow` is True, trials may be added later.

@@ -30,7 +30,7 @@ class Access:
 
     Attributes:
         hosts: The allowed values of the Host header, in lower case. `*.example.com` allows all subdomains. An empty tuple allows any host.
-        digest: SHA-256 of the token; None if no token is required. Replicas get this hash instead of the token.
+        digest: SHA-256 of the token; None if no token is required. Replicas receive this hash instead of the token.
     """
 
     hosts: tuple[str, ...] = ()

@@ -161,7 +161,7 @@ class DataSection:
             return Split("path", path=called[0].value, args=called[1])
         value = node.value
         if value is None or report_domains(node, path, Problems()):
-            return None  # the key is absent, or `check` reports its domains with those of the other keys
+            return None  # the key is absent, or `check` reports its domains together with the domains of the other keys
         if isinstance(value, str) and value:
             if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
                 self.problems.add(node.mark, path, f"a fraction must be a number, got {node.show()} (text); write it without quotes")

@@ -71,7 +71,9 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 
 
 def combinations(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the filled sections for every combination of values of some dimensions. Each other dimension has the same valid value in all.
+    """Yield the filled sections for every combination of values of some dimensions.
+
+    Each other dimension has the same valid value in all combinations.
 
     Args:
         sections: All sections of a space.

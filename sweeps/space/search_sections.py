@@ -291,7 +291,7 @@ def perturbs(scheduler: SchedulerSpec) -> bool:
 
 
 def compares_trials(scheduler: SchedulerSpec) -> bool:
-    """Return whether a scheduler compares trials before they end. A user's scheduler is assumed to do so."""
+    """Return whether a scheduler compares trials before they end. A user's scheduler is assumed to compare trials."""
     if not registry.is_built_in("scheduler", scheduler.name):
         return True
     model = registry.built_in("scheduler", scheduler.name)

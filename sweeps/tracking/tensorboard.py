@@ -21,8 +21,8 @@ FLUSH_SECONDS = 10
 class TensorBoardTracker:
     """Writes event files that `tensorboard --logdir SWEEP/tensorboard` shows.
 
-    A run gets its hyperparameters and final metrics (HParams) when its trial ends. After a resume, the tracker removes the runs that are
-    not complete and writes them again from the start, so no curve has a point twice.
+    The hyperparameters and the final metrics (HParams) of a run are written when its trial ends. After a resume, the tracker removes the
+    runs that are not complete and writes these runs again from the start, so no curve has a point twice.
     """
 
     @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sweeps.tracking.events import Event
 class Tracker(Protocol):
     """Handles the events of one driver of a sweep.
 
-    All calls come from one thread, which calls no other tracker. If a tracker raises an exception, it gets no more events. The sweep
+    All calls come from one thread, which calls no other tracker. If a tracker raises an exception, it receives no more events. The sweep
     continues, and a note in the sweep's result names the tracker and the exception.
     """
 

@@ -28,7 +28,7 @@ from scipy.special import ndtr
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import FULL, History, Point, internal, point_of
 
-# Largest number of observations in the model. Each rung gets a share of this number. If a rung has more trials than its share, the model
+# Largest number of observations in the model. This number is divided among the rungs. If a rung has more trials than its share, the model
 # uses the rung's best trials and a random sample of its other trials.
 MOST = 160
 # The kernel is fitted again when the number of values has grown by this factor since the last fit.
@@ -179,7 +179,8 @@ class GpModel:
     same (Song et al., 2024: The Vizier Gaussian Process Bandit Algorithm).
 
     Args:
-        n_startup_trials: Number of trials with a value before the model is used. Until then, points are random.
+        n_startup_trials: Number of trials that must have a value before the model is used. Until then, points are random, except the first
+            point.
         deterministic_objective: True if equal configurations have equal values.
         space: Distributions of the dimensions that every trial has. The other dimensions are sampled independently.
         max_t: Step at which a trial ends, which is full fidelity. If None, the highest recorded step is full fidelity.

@@ -14,7 +14,7 @@ from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerConte
 
 @dataclass(frozen=True)
 class Qmc(Algorithm):
-    """Take the next point of a low-discrepancy sequence. Each cell gets the same points."""
+    """Take the next point of a low-discrepancy sequence. All cells have the same points."""
 
     several_objectives: ClassVar[bool] = True
 

@@ -5,7 +5,8 @@ mixes values of several rungs is worse than random search.
 
 In a grid, the values of the cell are fixed, and the model is conditioned on these values. The weight of each kernel is multiplied by the
 kernel's probability of these values. Optuna can also fix the cell's values, with `enqueue_trial`. But then even a multivariate TPE does not
-condition the other dimensions on these values. The mean late regret is 0.26 with conditioning, and 0.5 without it.
+condition the other dimensions on these values. In a comparison, the mean distance from the best possible value late in a sweep was 0.26
+with conditioning, and 0.5 without conditioning.
 
 A trial is good if it is among the best trials of its own cell. If trials were ranked over all cells, the good trials would soon all be in
 one cell. All other cells would then be searched near the good values of that cell.

@@ -75,7 +75,7 @@ class MlflowTracker:
         self._last_answer = 0.0  # time at which the server last answered, by the monotonic clock
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
         # With MLflow's defaults, a server that does not answer would block the thread for minutes. MLflow must not retry requests
-        # either: if an answer was lost, it would create a run twice. The writer looks for the run before it retries.
+        # either: after a lost answer, a retry would create a run twice. The writer looks for the run before it retries a request.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         self._thread.start()
