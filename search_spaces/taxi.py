@@ -1,6 +1,6 @@
 """Trips of New York's yellow taxis, for `taxi_big_tip.yaml`.
 
-`load` reads and cleans the trips for training, and drops rows that are errors of the meter. `features` is the first step of each chain:
+`load` reads the trips for training, and drops rows with errors of the taximeter. `features` is the first step of each chain:
 it computes features from one row. A bundle contains `features` but not `load`, so it predicts from rows as the TLC publishes them,
 errors included.
 
@@ -20,17 +20,17 @@ import pyarrow.parquet as pq
 FILES = "TLC_FILES"  # the environment variable with the path or glob of the files, relative to the working directory
 
 TIMES = ["tpep_pickup_datetime", "tpep_dropoff_datetime"]
-# All of these are known before the tip. `total_amount` is not, because it contains the tip
+# Only columns that are known before the tip. `total_amount` is left out, because it contains the tip.
 NUMBERS = [
     *("passenger_count", "trip_distance", "fare_amount", "payment_type"),
     *("PULocationID", "DOLocationID", "RatecodeID", "VendorID"),
 ]
 TIP = "tip_amount"
 
-# Rows beyond these bounds are errors of the meter. Ray's tutorial has the same bounds, but drops 5 passengers and every row with a
-# missing value. Rows with missing values are ordinary: 7 in 100 at the end of 2020, and 22 in 2025
+# Rows outside these bounds are errors of the taximeter. Ray's tutorial has the same bounds, but also drops trips with 5 passengers and rows
+# with a missing value. Here these rows are kept, because missing values are common: 7 rows in 100 at the end of 2020, and 22 in 2025.
 MOST_PASSENGERS, MILES, DOLLARS, SECONDS = 6, 100, 1000, 4 * 60 * 60
-# Some clocks say 2008 or 2098. Drop a month that has fewer rows than this share of the largest month
+# Some clocks say 2008 or 2098. If a month has fewer rows than this fraction of the largest month, its rows are dropped.
 LEAST_SHARE = 0.01
 
 
@@ -38,13 +38,13 @@ def load(files: str | None = None) -> pd.DataFrame:
     """Return the cleaned trips of all files.
 
     Args:
-        files: a path or a glob, relative to the working directory. The default is $TLC_FILES.
+        files: A path or a glob, relative to the working directory. The default is $TLC_FILES.
 
     Returns:
-        The trips as `clean` returns them, with the files sorted by name.
+        The trips as `clean` returns them. The files are read in the order of their names.
 
     Raises:
-        ValueError: There is no path, no file matches, or a file lacks columns.
+        ValueError: No path is given, no file matches, or a file lacks columns.
     """
     pattern = files or os.environ.get(FILES, "")
     if not pattern:
@@ -56,10 +56,10 @@ def load(files: str | None = None) -> pd.DataFrame:
 
 
 def read(file: Path) -> pd.DataFrame:
-    """Read the needed columns of a file. The other columns differ from year to year.
+    """Read the needed columns of a file. Other columns are not read, because they differ from year to year.
 
     Returns:
-        TIMES as datetime64[us], with unreadable times missing; NUMBERS and TIP as float64.
+        TIMES as datetime64[us]; unreadable times are missing values. NUMBERS and TIP as float64.
 
     Raises:
         ValueError: A column is missing, or the file cannot be read.
@@ -75,19 +75,19 @@ def read(file: Path) -> pd.DataFrame:
         for name in TIMES:
             trips[name] = pd.to_datetime(trips[name], errors="coerce").dt.as_unit("us")
         return trips.astype(dict.fromkeys([*NUMBERS, TIP], "float64"))
-    except (ValueError, OSError) as e:  # pyarrow's errors are among them
+    except (ValueError, OSError) as e:  # These classes include pyarrow's errors.
         raise ValueError(f"{file}: {str(e).splitlines()[0]}") from e
 
 
 def clean(trips: pd.DataFrame) -> pd.DataFrame:
-    """Drop errors of the meter, and add the label.
+    """Drop rows with errors of the taximeter, and add the columns `month` and `is_big_tip`.
 
     Args:
-        trips: the trips as `read` returns them.
+        trips: The trips as `read` returns them.
 
     Returns:
-        The raw columns that `features` takes; `month`, the first day of the month, to split by; `is_big_tip`, whether the tip was more
-        than a fifth of the fare.
+        The raw columns that `features` needs, and two new columns. `month` is the first day of the month; the rows are split by it.
+        `is_big_tip`, the label, is True if the tip was more than a fifth of the fare.
     """
     pickup, dropoff = (trips[name] for name in TIMES)
     good = (dropoff - pickup).dt.total_seconds().between(0, SECONDS, inclusive="neither")
@@ -106,10 +106,10 @@ def features(trips: pd.DataFrame) -> pd.DataFrame:
     """Compute numeric features from raw trips, row by row.
 
     Args:
-        trips: TIMES, which may be text, and NUMBERS.
+        trips: A table with the columns TIMES, which may be text, and NUMBERS.
 
     Returns:
-        float64 columns: NUMBERS; and instead of TIMES `trip_duration` in seconds, `hour` (0 to 23), `day_of_week` (0, Monday, to 6).
+        float64 columns: NUMBERS, `trip_duration` in seconds, `hour` (0 to 23) and `day_of_week` (0 is Monday). They do not include TIMES.
     """
     pickup, dropoff = (pd.to_datetime(trips[name]) for name in TIMES)
     seconds = (dropoff - pickup).dt.total_seconds()
