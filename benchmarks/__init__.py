@@ -1,10 +1,10 @@
-"""The peers and us on the same work, in one run: one script a workload.
+"""Benchmarks that compare sweeps with other tools on the same work. Each workload is one script.
 
-    python -m benchmarks                                    every workload, five repeats, into reports/benchmarks.md (`make bench`)
-    python -m benchmarks xgb_small sleepers --repeats 3     these, into the same report, which keeps the others as they were
-    python -m benchmarks.xgb_small --repeats 1 --trials 8   one script alone: prints its table, writes nothing
+    python -m benchmarks                                    run every workload five times and write reports/benchmarks.md (`make bench`)
+    python -m benchmarks xgb_small sleepers --repeats 3     run these workloads; the report keeps its results of the others
+    python -m benchmarks.xgb_small --repeats 1 --trials 8   run one script; it prints its table and writes nothing
 
-Every script names its sides: us, the peers, the limit. A run of a side is a process of its own, with a Ray of its own where it has one; the
-sides alternate, so that a slow minute of the machine hits all of them. What is pure stands in `common`, the processes in `running`, what
-the sides share in `ours`, `peers` and `loops`.
+Each workload has several sides: sweeps, other tools, and often a bare loop that shows the lower limit. Each run of a side is a separate
+process, with its own Ray if the side uses Ray. The sides run in turn, so a slow minute of the machine affects all sides. `common` has the
+pure functions, and `running` starts the processes. `ours`, `peers` and `loops` contain code that several workloads use.
 """

@@ -1,4 +1,7 @@
-"""`python -m benchmarks [WORKLOAD ...]`: run workloads, keep their samples in reports/benchmarks.json, render reports/benchmarks.md."""
+"""`python -m benchmarks [WORKLOAD ...]`: run workloads, save their samples, and write the report.
+
+The samples are in reports/benchmarks.json. The report is reports/benchmarks.md.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ OUT = ROOT / "reports" / "benchmarks.md"
 
 
 def workloads() -> list[Workload]:
-    """All there are, in the order of the report."""
+    """Return all workloads in the order of the report."""
     return [importlib.import_module(f"benchmarks.{name}").WORKLOAD for name in NAMES]
 
 
@@ -52,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
         found[workload.name] = found[workload.name].joined(done) if given.more and workload.name in found else done
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps({name: r.to_json() for name, r in found.items()}, indent=1) + "\n")
-        given.out.write_text(report(every, found))  # after each, so that a run that is cut short leaves what it has
+        given.out.write_text(report(every, found))  # Write after each workload, so that an interrupted run keeps its results.
     given.out.write_text(report(every, found))
     for workload in every:
         if workload.name in found and found[workload.name].samples:

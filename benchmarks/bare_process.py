@@ -1,4 +1,4 @@
-"""A training process without sweeps: what `benchmarks.memory` holds the trainer by name against.
+"""A training process without sweeps, to which `benchmarks.memory` compares a trial with a built-in trainer.
 
 python -m benchmarks.bare_process FOLDER LATCH ROUNDS NAME
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def prepare(folder: str, few: bool) -> None:
-    """Write the taxi trips, prepared as the sweep's trials get them: `train.parquet` and `valid.parquet`."""
+    """Write `train.parquet` and `valid.parquet`: the taxi trips, prepared in the same way as for the trials of the sweep."""
     from benchmarks import taxi
 
     train, valid, y_train, y_valid = taxi.split(taxi.load_few() if few else taxi.load())
@@ -19,7 +19,7 @@ def prepare(folder: str, few: bool) -> None:
 
 
 def main(folder: str, latch: str, rounds: str, name: str) -> None:
-    """Make the matrices, train, and wait in the third round."""
+    """Build the matrices, train, and wait in the third round."""
     import pandas as pd
     import xgboost as xgb
 

@@ -1,4 +1,6 @@
-"""What `cold_start` compares with: `ray.init` and a bare `Tuner.fit` of one function trial, which notes when it takes its first step.
+"""Script that `cold_start` compares with `sweeps run`: `ray.init`, then a bare `Tuner.fit` of one function trial.
+
+The trial writes the time of its first step to MARK.
 
 python benchmarks/bare_tuner.py MARK STORAGE
 """

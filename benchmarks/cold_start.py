@@ -1,10 +1,10 @@
-"""From the command to the first trial's first step: `sweeps run` against a script with `ray.init` and a bare `Tuner.fit`.
+"""Time from a command to the first step of the first trial: `sweeps run`, and a script with `ray.init` and a bare `Tuner.fit`.
 
-Both are commands, started from a process that has nothing loaded; both start a Ray of their own with the same settings (local, no
-dashboard, workers' output not passed on) and note the time in the first line of what the first trial runs, before its first
-report. The script's trial is one function that reports once, Tune's loggers off. The sweep has a loop of the same two lines, and
-eight rows of data from a function. *Real* is a sweep of ours as users start it: XGBoost on scikit-learn's breast cancer with a
-`StandardScaler`; its mark is set where its loop begins.
+Both are commands, and a process that has loaded nothing starts them. Both start their own Ray with the same settings: local, no dashboard,
+and no output from workers. The first trial notes the time in its first line, before its first report. The script's trial is one function
+that reports once; Tune's loggers are off. The sweep has a loop of the same two lines, and reads eight rows of data from a function.
+*Real* is a sweep as users start it: XGBoost on scikit-learn's breast cancer data with a `StandardScaler`. It notes the time when its loop
+begins.
 
     python -m benchmarks.cold_start --repeats 1
 """
@@ -44,10 +44,13 @@ space:
 
 
 def timed(command: list[str], mark: Path) -> dict[str, Any]:
-    """Run a command to its end; `first`, from its start to the mark, and `whole`.
+    """Run a command until it ends.
+
+    Returns:
+        `first`: seconds from the command's start to the mark. `whole`: seconds until the command's end.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: The command failed.
     """
     began = time.time()
     done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=180)

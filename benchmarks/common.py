@@ -1,4 +1,4 @@
-"""What a benchmark is, and what is made of its samples: medians, ratios, verdicts, the report. Pure: nothing here runs anything."""
+"""The types of a benchmark, and pure functions that turn its samples into medians, ratios, verdicts and the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-# Every library that has a pool of threads is told to have one thread; where a workload wants more, it says so to the library itself.
+# Each library with a thread pool gets one thread. A workload that needs more threads passes their number to the library itself.
 PINNED = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"),
     "PYTHONHASHSEED": "0",
@@ -21,12 +21,12 @@ PINNED = {
 
 @dataclass(frozen=True)
 class Task:
-    """What a run of a side is asked for.
+    """Parameters for one run of a side.
 
     Attributes:
-        trials: how many.
-        folder: an empty one, deleted afterwards.
-        profile: whether to look where the time goes as well; costs time itself.
+        trials: Number of trials to run.
+        folder: An empty folder, which is deleted after the run.
+        profile: True to also measure where the time goes. Profiling makes the run slower.
     """
 
     trials: int
@@ -36,14 +36,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Side:
-    """One way to do a workload's work.
+    """One way to do the work of a workload.
 
     Attributes:
-        name: on the command line.
-        label: in the report.
-        run: does the work and returns what was measured, by the keys of the workload's measures; further keys are kept in the samples.
-        trials: of one run.
-        environment: variables of the run's process.
+        name: Name on the command line.
+        label: Name in the report.
+        run: Function that does the work and returns the measured values, keyed by the workload's measures. Other keys are saved, too.
+        trials: Number of trials in one run.
+        environment: Environment variables for the process of the run.
     """
 
     name: str
@@ -55,7 +55,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a run; `unit` is s, ms, MB, % or nothing, and the value stands in seconds, bytes or as a share."""
+    """A number that a run measures.
+
+    Attributes:
+        key: Key in the values of a run.
+        title: Title of the column in the report.
+        unit: Unit in the report: s, ms, MB, % or "". The value itself is in seconds or bytes, or is a fraction.
+    """
 
     key: str
     title: str
@@ -64,7 +70,15 @@ class Measure:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a workload should come to: a value at most, or at least, `bound`; `value` is None where a side is missing."""
+    """A goal of a workload: a value must be at most or at least `bound`.
+
+    Attributes:
+        text: Description of the value.
+        value: The measured value; None if a side was not measured.
+        bound: The limit for the value.
+        at_most: True if the value must be at most `bound`; False if it must be at least `bound`.
+        unit: Unit of the value; see `Measure`.
+    """
 
     text: str
     value: float | None
@@ -75,31 +89,31 @@ class Goal:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one run of one side measured."""
+    """Values that one run of one side measured."""
 
     side: str
     trials: int
     values: Mapping[str, Any]
 
 
-Median = Callable[[str, str], float | None]  # of (side, measure)
+Median = Callable[[str, str], float | None]  # Maps (side, measure) to the median.
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A script of this folder.
+    """A benchmark. Each workload is defined in one script of this folder.
 
     Attributes:
-        name: of the module.
-        title: of its section in the report.
-        text: what is compared and how; the module's docstring.
-        sides: in the order of the table.
-        measures: the columns.
-        goals: from the medians.
-        reference: the side that the others are put in ratio to, by the first measure.
-        notes: further lines, from the medians.
-        absent: why it cannot run here; None if it can.
-        timeout: of one run of a side, in seconds.
+        name: Name of the module.
+        title: Title of the section in the report.
+        text: Description of the comparison, from the module's docstring.
+        sides: Sides in the order of the table.
+        measures: Columns of the table.
+        goals: Function that returns the goals, given the medians.
+        reference: Name of the side that is the base of the ratios. The ratios compare the first measure.
+        notes: Function that returns further lines for the report, given the medians.
+        absent: Function that returns why the workload cannot run on this machine; None if it can run.
+        timeout: Time limit for one run of a side, in seconds.
     """
 
     name: str
@@ -116,17 +130,17 @@ class Workload:
 
 @dataclass(frozen=True)
 class WorkloadRecord:
-    """What a workload came to, with all that its section in the report needs but the workload itself.
+    """Results of a workload. Together with the `Workload`, they contain everything for the section in the report.
 
     Attributes:
-        workload: its name.
-        command: that repeats it.
-        date: of its beginning.
-        machine: see `running.machine`.
-        seconds: of all its runs.
-        load: what else the machine did: its load average just before.
-        samples: a run each.
-        problems: sides that failed, or why it was skipped.
+        workload: Name of the workload.
+        command: Command that repeats the runs.
+        date: Date and time at which the runs started.
+        machine: Facts about the machine; see `running.machine`.
+        seconds: Duration of all runs.
+        load: Load average of the machine just before the runs.
+        samples: One sample for each run.
+        problems: Errors of sides that failed, or the reason why the workload was skipped.
     """
 
     workload: str
@@ -139,10 +153,10 @@ class WorkloadRecord:
     problems: tuple[str, ...] = ()
 
     def joined(self, more: WorkloadRecord) -> WorkloadRecord:
-        """With the samples of a later run.
+        """Return this record together with the samples of a later run.
 
         Raises:
-            ValueError: it is of another machine or of other versions.
+            ValueError: The later run was made on another machine or with other versions.
         """
         for fact in self.machine.keys() | more.machine.keys():
             if fact != "commit" and self.machine.get(fact) != more.machine.get(fact):
@@ -168,17 +182,17 @@ class WorkloadRecord:
         return cls(**{**stored, "samples": samples, "problems": tuple(stored["problems"])})
 
 
-# ---- what is made of times
+# ---- computations with times
 
 
 def steady(ends: Iterable[float]) -> float:
-    """Seconds a trial once a run is under way: between the ends of trials, without the first eighth of them, at least one.
+    """Return the seconds for each trial in steady state.
 
-    So the start of Ray, of processes and of the first trials is in no side's number. With several trials at once it is the time that
-    each adds to the whole, not the time that each takes.
+    The time is measured between the ends of trials, without the first eighth of the trials and at least without the first. The start of Ray
+    and of processes is therefore not included. If several trials run at once, the result is smaller than the duration of one trial.
 
     Args:
-        ends: when each trial ended, in seconds, in any order; two or more.
+        ends: Time in seconds at which each trial ended, in any order; at least two times.
     """
     times = sorted(ends)
     warm = max(1, len(times) // 8)
@@ -186,18 +200,18 @@ def steady(ends: Iterable[float]) -> float:
 
 
 def efficiency(ends: Iterable[float], work: float, slots: int) -> float:
-    """The share of the slots' time in which trials worked, by `steady`.
+    """Return the share of time in which the slots work, in steady state; see `steady`.
 
     Args:
-        ends: when each trial ended.
-        work: seconds that a trial works.
-        slots: trials at once.
+        ends: Time in seconds at which each trial ended.
+        work: Seconds that a trial works.
+        slots: Number of trials that run at once.
     """
     return work / slots / steady(ends)
 
 
 def median_of(samples: Sequence[Sample]) -> Median:
-    """Looks up medians over the repeats; None for a side or a measure that was not measured."""
+    """Return a function that looks up the median of a measure of a side. It returns None if the measure was not measured."""
 
     def median(side: str, key: str) -> float | None:
         values = values_of(samples, side, key)
@@ -207,25 +221,25 @@ def median_of(samples: Sequence[Sample]) -> Median:
 
 
 def values_of(samples: Iterable[Sample], side: str, key: str) -> list[float]:
-    """One number a repeat."""
+    """Return the values of a measure of a side, one for each run."""
     return [float(s.values[key]) for s in samples if s.side == side and s.values.get(key) is not None]
 
 
 def ratio(over: float | None, under: float | None) -> float | None:
-    """None where either is missing."""
+    """Return `over` / `under`; None if a value is missing or `under` is 0."""
     return None if over is None or not under else over / under
 
 
 def less(whole: float | None, part: float | None) -> float | None:
-    """The difference; None where either is missing."""
+    """Return `whole` - `part`; None if a value is missing."""
     return None if whole is None or part is None else whole - part
 
 
-# ---- what is written
+# ---- the report
 
 
 def shown(value: float | None, unit: str = "") -> str:
-    """A number with its unit, to three digits."""
+    """Format a number with its unit, with three digits; see `Measure` for the units."""
     if value is None or math.isnan(value):
         return "–"
     scale = {"ms": 1e3, "MB": 1 / 2**20, "%": 1e2}.get(unit, 1.0)
@@ -236,14 +250,14 @@ def shown(value: float | None, unit: str = "") -> str:
 
 
 def met(goal: Goal) -> bool | None:
-    """Whether a goal is met; None if it was not measured."""
+    """Return whether a goal is met; None if the value was not measured."""
     if goal.value is None:
         return None
     return goal.value <= goal.bound if goal.at_most else goal.value >= goal.bound
 
 
 def verdict(goal: Goal) -> str:
-    """`met` with what is to spare, or by how much it is missed."""
+    """Return `met` with the distance to the bound, or the amount by which the goal is missed."""
     if goal.value is None:
         return "not measured"
     off, share = abs(goal.value - goal.bound), goal.value / goal.bound if goal.bound else math.nan
@@ -252,7 +266,10 @@ def verdict(goal: Goal) -> str:
 
 
 def table(workload: Workload, samples: Sequence[Sample]) -> list[str]:
-    """The lines of a workload's table: a row a side, a column a measure, median (least – most)."""
+    """Return the lines of a workload's table: one row for each side, one column for each measure.
+
+    A cell has the median, and the lowest and the highest value.
+    """
     median, first = median_of(samples), workload.measures[0].key
     base = median(workload.reference, first)
     with_ratio = sum(median(side.name, first) is not None for side in workload.sides) > 1 and base is not None
@@ -274,7 +291,7 @@ def table(workload: Workload, samples: Sequence[Sample]) -> list[str]:
 
 
 def goal_lines(goals: Sequence[Goal]) -> list[str]:
-    """The lines of the table of goals."""
+    """Return the lines of the table of goals."""
     lines = ["| goal | measured | |", "|---|---|---|"]
     for goal in goals:
         bound = f"{'≤' if goal.at_most else '≥'} {shown(goal.bound, goal.unit)}"
@@ -283,7 +300,10 @@ def goal_lines(goals: Sequence[Goal]) -> list[str]:
 
 
 def section(workload: Workload, recorded: WorkloadRecord, machine: Mapping[str, str] = {}) -> list[str]:
-    """A workload's section: what is compared, the table, the goals; its machine where it is another than the report's."""
+    """Return the lines of a workload's section: the description, the table, the goals and the notes.
+
+    Facts about the machine are shown only if they differ from `machine`.
+    """
     median = median_of(recorded.samples)
     repeats = max((len(values_of(recorded.samples, side.name, workload.measures[0].key)) for side in workload.sides), default=0)
     times = f"; {repeats} repeat{'s' * (repeats != 1)}, {shown(recorded.seconds / 60)} minutes" if recorded.samples else ""
@@ -302,21 +322,22 @@ def section(workload: Workload, recorded: WorkloadRecord, machine: Mapping[str, 
 
 
 def report(workloads: Sequence[Workload], found: Mapping[str, WorkloadRecord]) -> str:
-    """The whole page, from what is on record.
+    """Return the whole report.
 
     Args:
-        workloads: in the order of the page.
-        found: by the name of the workload; those that were never run are left out.
+        workloads: All workloads in the order of the report.
+        found: Records by the name of the workload. A workload without a record is left out.
     """
     newest = max(found.values(), key=lambda r: r.date, default=None)
     machine = newest.machine if newest else {}
     lines = ["# Benchmarks", "", "<!-- Written by `make bench` from reports/benchmarks.json; do not edit. -->", ""]
     lines += [
-        "The peers and us on the same work. Every run of a side is a process of its own; the sides alternate within a repeat; a cell is",
-        "the median (least – most) over the repeats. **A trial** is steady state, the same for all sides: the time between the ends of",
-        "trials, without the first eighth of them (at least one), so that no side's start is in it. Threads are pinned",
-        "(`OMP_NUM_THREADS=1`; XGBoost's `nthread` and torch's threads as said below), seeds are fixed, Tune's loggers are off. *Ratio* is",
-        "to our side, or to the one that says 1.00 ×, by the first column of numbers.",
+        "Each workload does the same work in sweeps and in other tools, its *sides*. Each run of a side is a separate process. The sides",
+        "run in turn within a repeat. A cell has the median (lowest – highest) over the repeats. **A trial** is the time for each trial in",
+        "steady state: the time between the ends of trials, without the first eighth of the trials and at least without the first. The",
+        "start of a side is therefore not included. The numbers of threads are fixed: `OMP_NUM_THREADS=1`, and the sections name",
+        "XGBoost's `nthread` and torch's threads. Seeds are fixed, and Tune's loggers are off. *Ratio* is a side's first",
+        "number, divided by the first number of the side that says 1.00 ×.",
         "",
     ]
     if machine:

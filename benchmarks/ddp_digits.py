@@ -1,12 +1,12 @@
-"""24 trials of a small network on digits, DDP on two workers, five epochs, a report an epoch, no scheduler, one at a time.
+"""24 trials of a small network on the digits data: DDP on two workers, five epochs, one report for each epoch, one trial at a time.
 
-The loop is Ray's documented one (`prepare_model`, `report`), two hidden layers of 64 units, batches of 64 rows a worker, one
-thread a worker; tuned are `lr` and `weight_decay`. *Same loop* runs it in sweeps, letter for letter. *`trainer: torch_tabular`*
-is the network of that size that a user gets by name: it measures three metrics an epoch and writes the best as a checkpoint. The
-peer is what Ray documents in place of `Tuner(TorchTrainer(...))`: a Tune function trial that calls `TorchTrainer.fit`, its health
-check at the default 2 s and at 0.05 s. It gets its data handed over and asks for no CPU of its own: with Tune's default of one,
-two workers would wait for ever on two cores. The limit is that loop without Ray, in two processes that stay up, configurations
-drawn at random.
+No scheduler stops trials. The loop is the one in Ray's documentation (`prepare_model`, `report`). The network has two hidden layers of 64
+units. Each worker has batches of 64 rows and one thread. `lr` and `weight_decay` are tuned. *Same loop* runs exactly this loop in sweeps.
+*`trainer: torch_tabular`* is the built-in trainer with a network of the same size. It measures three metrics in each epoch, and writes the
+best epoch as a checkpoint. The other tool does what Ray documents in place of `Tuner(TorchTrainer(...))`: a Tune function trial calls
+`TorchTrainer.fit`. Its health check runs every 2 s, the default, or every 0.05 s. The trial gets its data as an argument and asks for no
+CPU. With Tune's default of one CPU, two workers would wait forever on two cores. The limit is the same loop without Ray, in two processes
+that stay alive, with random configurations.
 
     python -m benchmarks.ddp_digits --repeats 1 --trials 4
     python -m benchmarks.ddp_digits --profile [--side ours-loop]

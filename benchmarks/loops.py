@@ -1,4 +1,4 @@
-"""The work of the benchmarks, one function a task, called by every side; and the loops that carry it into sweeps and Ray Train."""
+"""The work of the benchmarks, as functions that all sides call, and the training loops that run this work in sweeps and in Ray Train."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # features of train and valid, labels of train and valid
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # train features, valid features, train labels, valid labels
 
 # ---- breast cancer, XGBoost
 
@@ -20,7 +20,7 @@ XGB_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_dept
 
 
 def toy(name: str) -> Arrays:
-    """A data set that scikit-learn ships, a quarter of it valid, its labels stratified."""
+    """Return a data set of scikit-learn, split by stratified sampling: three quarters for train, one quarter for valid."""
     from sklearn import datasets
     from sklearn.model_selection import train_test_split
 
@@ -29,7 +29,7 @@ def toy(name: str) -> Arrays:
 
 
 def cancer() -> Any:
-    """Those of breast cancer as a frame, for sweeps; its column `part` says which are valid."""
+    """Return the breast cancer data as a DataFrame for sweeps. The column `part` contains train or valid."""
     import pandas as pd
     from sklearn import datasets
 
@@ -40,14 +40,14 @@ def cancer() -> Any:
 
 
 def xgb_matrices(data: Arrays) -> tuple[Any, Any]:
-    """(train, valid) as XGBoost's own type."""
+    """Return train and valid as XGBoost matrices."""
     import xgboost as xgb
 
     return xgb.DMatrix(data[0], data[2], nthread=1), xgb.DMatrix(data[1], data[3], nthread=1)
 
 
 def xgb_trial(config: dict[str, Any], train: Any, valid: Any) -> float:
-    """Train 50 rounds, valid's logloss measured after each, and return the last one."""
+    """Train 50 rounds, compute the logloss on valid after each round, and return the last logloss."""
     import xgboost as xgb
 
     history: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def xgb_trial(config: dict[str, Any], train: Any, valid: Any) -> float:
 
 
 def xgb_train_loop(config: dict[str, Any]) -> None:
-    """For Ray Train, which hands over the data as well."""
+    """Run `xgb_trial` in Ray Train. `config` contains the data."""
     import ray.train
 
     config = dict(config)
@@ -65,18 +65,18 @@ def xgb_train_loop(config: dict[str, Any]) -> None:
 
 
 def xgb_our_loop(config: dict[str, Any]) -> None:
-    """For sweeps: the same from the trial's shards, kept by the worker."""
+    """Run `xgb_trial` in sweeps, with matrices from the trial's shards. The worker caches the matrices."""
     import ray.train
 
     from sweeps import trial
 
     current = trial.current()
-    train, valid = _matrices(current, 1, lambda frame: frame.to_numpy())  # arrays, as the others have
+    train, valid = _matrices(current, 1, lambda frame: frame.to_numpy())  # NumPy arrays, as in the other tools
     ray.train.report({"valid-logloss": xgb_trial(config, train, valid)})
 
 
 def _matrices(current: Any, threads: int, features: Callable[[Any], Any] = lambda frame: frame) -> tuple[Any, Any]:
-    """(train, valid) from the trial's shards; made once for trials of the same data."""
+    """Return train and valid as XGBoost matrices, from the trial's shards. Later trials on the same data use the cached matrices."""
     import ray.train
     import xgboost as xgb
 
@@ -87,13 +87,16 @@ def _matrices(current: Any, threads: int, features: Callable[[Any], Any] = lambd
     return current.cached("train", lambda: matrix("train")), current.cached("valid", lambda: matrix("valid"))
 
 
-# ---- made data, the trainer beside a bare loop
+# ---- generated data: the built-in trainer and a bare loop
 
 MADE_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 6, "nthread": 2}
 
 
 def made(rows: int) -> Any:
-    """Rows of 14 columns, and a tenth as many for valid (at least 143), which the column `part` tells apart."""
+    """Generate a binary classification problem with 14 features.
+
+    The column `part` contains train or valid. Valid has one row for nine train rows, and at least 143 rows.
+    """
     import pandas as pd
 
     rng, valid = np.random.default_rng(0), max(143, rows // 9)
@@ -107,7 +110,7 @@ def made(rows: int) -> Any:
 
 
 def made_matrices(frame: Any) -> tuple[Any, Any]:
-    """(train, valid) of a whole frame as XGBoost's own type."""
+    """Return train and valid as XGBoost matrices, from a DataFrame of `made`."""
     import xgboost as xgb
 
     parts = [frame[frame["part"] == part].drop(columns="part") for part in ("train", "valid")]
@@ -115,10 +118,10 @@ def made_matrices(frame: Any) -> tuple[Any, Any]:
 
 
 def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) -> dict[str, float]:
-    """Train, valid's logloss measured after each round; then measure the best round's model as the trainer does.
+    """Train and compute the logloss on valid after each round. Then evaluate the model of the best round as the built-in trainer does.
 
     Returns:
-        The metrics of that model, such as `valid-auc`.
+        The metrics of this model, such as `valid-auc`.
     """
     import xgboost as xgb
 
@@ -133,10 +136,12 @@ def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) ->
 
 
 def paired(config: dict[str, Any]) -> None:
-    """For sweeps: its own XGBoost trainer and the bare loop, in turn, and a line with the seconds of each.
+    """Run the built-in XGBoost trainer and the bare loop in one trial, and append a line with the seconds of each to a file.
+
+    Even trials run the trainer first, and odd trials run the bare loop first.
 
     Raises:
-        RuntimeError: the two have not trained the same model, or not with the threads that they were given.
+        RuntimeError: The two models differ, or `OMP_NUM_THREADS` is not 2.
     """
     import ray.train
 
@@ -145,7 +150,7 @@ def paired(config: dict[str, Any]) -> None:
 
     config, current = dict(config), trial.current()
     into = Path(config.pop("times"))
-    if os.environ.get("OMP_NUM_THREADS") != "2":  # with 1, XGBoost trains at half the speed whatever `nthread` says
+    if os.environ.get("OMP_NUM_THREADS") != "2":  # With 1, XGBoost trains at half the speed, whatever `nthread` is.
         raise RuntimeError(f"OMP_NUM_THREADS is {os.environ.get('OMP_NUM_THREADS')}, but must be 2")
     models: list[dict[str, float]] = []
 
@@ -183,13 +188,13 @@ BATCH = 64
 def ddp_trial(
     config: dict[str, Any], data: Arrays, rank: int, world: int, prepare: Callable[[Any], Any], report: Callable[[Any], Any]
 ) -> None:
-    """Ray's documented DDP loop: two hidden layers of 64 units, five epochs, a report an epoch."""
+    """Train with the DDP loop of Ray's documentation: two hidden layers of 64 units, five epochs, one report for each epoch."""
     import torch
     from torch import nn
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rows = len(data[0]) // world  # equal on every rank
+    rows = len(data[0]) // world  # the same number on every rank
     x, y = torch.as_tensor(data[0][rank::world][:rows] / 16, dtype=torch.float32), torch.as_tensor(data[2][rank::world][:rows])
     x_valid, y_valid = torch.as_tensor(data[1] / 16, dtype=torch.float32), torch.as_tensor(data[3])
     network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
@@ -215,19 +220,19 @@ def _ddp_in_ray(config: dict[str, Any], data: Arrays) -> None:
 
 
 def ddp_train_loop(config: dict[str, Any]) -> None:
-    """For Ray Train, which hands over the data as well."""
+    """Run `ddp_trial` in Ray Train. `config` contains the data."""
     _ddp_in_ray(config, config["data"])
 
 
 def ddp_our_loop(config: dict[str, Any]) -> None:
-    """For sweeps, the data kept by the worker. Every rank keeps the whole of it and takes its rows, as the peers' do."""
+    """Run `ddp_trial` in sweeps. Each worker caches all rows and trains on the rows of its rank, as in Ray Train."""
     from sweeps import trial
 
     _ddp_in_ray(config, trial.current().cached("digits", lambda: toy("digits")))
 
 
 def ddp_bare(rank: int, world: int, folder: str, configs: list[dict[str, float]]) -> None:
-    """Without Ray: one trial after another in one process group; rank 0 writes when each ended."""
+    """Run `ddp_trial` without Ray, for all configurations in one process group. Rank 0 writes the time at which each trial ended."""
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
@@ -245,7 +250,7 @@ def ddp_bare(rank: int, world: int, folder: str, configs: list[dict[str, float]]
 
 
 def sleep(config: dict[str, Any]) -> None:
-    """For sweeps and Ray Train: sleep, then report once."""
+    """Sleep and report once, in sweeps or in Ray Train."""
     import ray.train
 
     time.sleep(config["seconds"])
@@ -264,7 +269,7 @@ def taxi_matrix(frame: Any, target: Any, threads: int) -> Any:
 
 
 def taxi_trial(config: dict[str, Any], rounds: int, threads: int, train: Any, valid: Any) -> float:
-    """Train, valid's logloss measured after each round, and return the last one."""
+    """Train, compute the logloss on valid after each round, and return the last logloss."""
     import xgboost as xgb
 
     history: dict[str, Any] = {}
@@ -274,7 +279,7 @@ def taxi_trial(config: dict[str, Any], rounds: int, threads: int, train: Any, va
 
 
 def taxi_our_loop(config: dict[str, Any]) -> None:
-    """For sweeps: from the trial's shards, kept by the worker."""
+    """Run `taxi_trial` in sweeps, with matrices from the trial's shards. The worker caches the matrices."""
     import ray.train
 
     from sweeps import trial
@@ -285,11 +290,11 @@ def taxi_our_loop(config: dict[str, Any]) -> None:
     ray.train.report({"valid-logloss": taxi_trial(config, rounds, threads, train, valid)})
 
 
-# ---- in the middle of a trial
+# ---- loops that wait in the middle of a trial
 
 
 def _hold(folder: Path, name: str, told: dict[str, Any]) -> None:
-    """Say that the trial has come here, and wait until it is let go."""
+    """Write a file that says that the trial has reached this point, and wait until the file `go` appears, at most 300 s."""
     part = folder / f".{name}"
     part.write_text(json.dumps(told))
     part.rename(folder / f"ready-{name}")
@@ -305,7 +310,7 @@ def _table() -> tuple[Any, Any]:
 
 
 def latched_table(config: dict[str, Any]) -> None:
-    """For sweeps: read every value of the prepared table where it lies, and hold it."""
+    """Read every value of the prepared table in sweeps, and wait while the table is in memory."""
     import ray.train
 
     from sweeps import trial
@@ -318,7 +323,7 @@ def latched_table(config: dict[str, Any]) -> None:
 
 
 def latched_trainer(config: dict[str, Any]) -> None:
-    """For sweeps: its own XGBoost trainer, held in its third report, when train and valid are matrices and trees have grown."""
+    """Run the built-in XGBoost trainer in sweeps, and wait before its third report. The matrices and some trees are then in memory."""
     import ray.train
 
     from sweeps import trial
@@ -338,7 +343,7 @@ def latched_trainer(config: dict[str, Any]) -> None:
 
 
 def first_step(config: dict[str, Any]) -> None:
-    """For sweeps: note when the first step is taken."""
+    """Write the time of the first step to a file, and report once."""
     import ray.train
 
     Path(config["mark"]).write_text(repr(time.time()))
@@ -346,17 +351,17 @@ def first_step(config: dict[str, Any]) -> None:
 
 
 def one_row() -> Any:
-    """Hardly any data, for what needs none."""
+    """Return eight rows of data, for sweeps that do not need data."""
     import pandas as pd
 
     return pd.DataFrame({"x": np.arange(8.0), "y": [0, 1] * 4})
 
 
-# ---- with the times of each trial's loop, for --profile
+# ---- times of each trial's loop, for --profile
 
 
 def timed(config: dict[str, Any]) -> None:
-    """For sweeps: the loop named in `config`, and a line of when it began and ended on rank 0."""
+    """Run the loop that `config` names. Rank 0 appends a line with the trial and the times of its start and end to a file."""
     import ray.train
 
     from sweeps import trial
@@ -375,7 +380,7 @@ def timed(config: dict[str, Any]) -> None:
 
 
 def _with(module: Any, name: str, value: Any, action: Callable[[], None]) -> None:
-    """Do something while an attribute of a module is another."""
+    """Call a function while an attribute of a module is replaced."""
     old = getattr(module, name)
     setattr(module, name, value)
     try:

@@ -1,14 +1,14 @@
-"""4 concurrent trials on 360,000 taxi rows against 1: the memory that a further trial adds.
+"""Memory that an additional trial needs: 4 concurrent trials on 360,000 taxi rows are compared with 1 trial.
 
-Counted is PSS (`/proc/PID/smaps_rollup`; a page that n processes share counts an n-th in each, so shared memory once) over all
-processes of the sweep, Ray's included, in the moment in which every trial is in the middle of its training and held there. A
-further trial is a third of the difference between 4 and 1. It adds two processes, a worker and Tune's runner, whatever the data.
-So the goal is about *trials' own, and the store*: anonymous memory of the trials' processes, and shared memory of all, that is,
-without libraries; less the same with a hundredth of the rows. *Table*: a loop that reads every value of the shards where they lie,
-and holds them; in ratio to the size of the data, train and valid as the loop gets them, prepared, in memory. *Trainer*:
-`trainer: xgboost` in its third round, one thread a trial; XGBoost copies the table into a matrix of its own, and keeps sums for
-each row beside it. *Bare*: processes that import pandas and XGBoost alone, read the same prepared rows from Parquet, make the same
-matrices of them, and train as the trainer does up to the same round.
+The measured quantity is PSS, from `/proc/PID/smaps_rollup`. PSS counts a page that n processes share as 1/n in each process, so shared
+memory is counted once. PSS is summed over all processes of the sweep and of Ray, at a moment when every trial waits in the middle of its
+training. The memory of an additional trial is a third of the difference between 4 trials and 1 trial. Each additional trial adds two
+processes, a worker and Tune's runner, whose size does not depend on the data. The goal is therefore about *trials' own, and the store*:
+the anonymous memory of the trials' processes, and all shared memory, without libraries. The same value for a hundredth of the rows is
+subtracted. *Table* is a loop that reads every value of the shards in shared memory and keeps the table. Its ratio is to the size of the
+prepared train and valid data in memory. *Trainer* is `trainer: xgboost` in its third round, with one thread in each trial. XGBoost copies
+the table into its own matrix, and also stores sums for each row. *Bare* are processes that import only pandas and XGBoost. They read the
+same prepared rows from Parquet, build the same matrices, and train in the same way up to the same round.
 
     TLC_FILES=... python -m benchmarks.memory --repeats 1
 """
@@ -32,7 +32,7 @@ LATEST = 300.0
 ROUNDS = 5
 PARTS = {"total": "PSS in all", "worker": "the training process's own", "runner": "Tune's runner's own", "store": "object store"}
 BARE_LOOP = "benchmarks.bare_process"
-# In a process of its own, so that what it needs of memory is gone
+# Runs in a separate process, so that its memory is freed before the measurement.
 PREPARE = "import sys; from benchmarks.bare_process import prepare; prepare(sys.argv[1], sys.argv[2] == '1')"
 BARE = "bare"
 WORKERS = ("ray::Worker", "ray::RayTrainWorker", BARE)
@@ -40,7 +40,11 @@ TRIALS = (*WORKERS, "ray::ResourceTrainable", "ray::Runner", "ray::ImplicitFunc"
 
 
 def pss() -> dict[str, dict[str, int]]:
-    """The memory of this process and all below it, in bytes: by the first word of their titles, PSS in all and by kind."""
+    """Return the memory of this process and all its descendants in bytes.
+
+    Returns:
+        The total PSS and its kinds, by the first word of the processes' titles.
+    """
     import psutil
 
     me = psutil.Process()
@@ -61,12 +65,12 @@ def pss() -> dict[str, dict[str, int]]:
 
 
 def counted(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """What the workload measures, of `pss`.
+    """Compute the measures of the workload from the result of `pss`.
 
     Returns:
-        `total`: PSS of all processes but Ray's idle workers, of which there are more or fewer by chance; `trials`: what the processes
-        of trials have of their own, and the object store, once: without the libraries, which many processes share, and without what
-        does not come with a trial. Its parts: `worker`, the processes that train; `runner`, Tune's; `store`.
+        `total` is the PSS of all processes except Ray's idle workers, whose number varies by chance. `trials` is the anonymous memory of
+        the processes of trials, and the object store. It does not include libraries, which processes share, or memory that exists without a
+        trial. `trials` has three parts: `worker`, the processes that train; `runner`, Tune's processes; and `store`, the object store.
     """
     working = {title: kinds for title, kinds in parts.items() if title != "ray::IDLE"}
     own = {title: kinds.get("Pss_Anon", 0) for title, kinds in working.items() if title.startswith(TRIALS)}
@@ -77,7 +81,7 @@ def counted(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 
 def ours(task: Task, loop: str, few: bool, trials: int) -> dict[str, Any]:
-    """Run so many trials at once, and measure while all are held."""
+    """Run `trials` trials at once in sweeps, and measure while all of them wait."""
     from benchmarks.ours import sweep
 
     data = taxi.DATA.replace("taxi:load", "benchmarks.taxi:load_few") if few else taxi.DATA
@@ -97,7 +101,7 @@ space:
 
 
 def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
-    """Run so many processes at once that train without sweeps, and measure while all are held."""
+    """Run `trials` processes at once that train without sweeps, and measure while all of them wait."""
     import subprocess
 
     subprocess.run([sys.executable, "-c", PREPARE, str(task.folder), str(int(few))], cwd=ROOT, check=True)
@@ -112,13 +116,13 @@ def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Measure in a thread, as soon as so many trials are held at a latch, and let them go.
+    """Start a thread that measures as soon as `trials` trials wait at a latch, and then releases them.
 
     Yields:
-        The latch's folder; where the numbers are put.
+        The folder of the latch, and the dict to which the thread adds the measured values.
 
     Raises:
-        RuntimeError: the trials were not all held together.
+        RuntimeError: The trials did not all wait at the same time.
     """
     latch = folder / "latch"
     latch.mkdir()
@@ -130,7 +134,7 @@ def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
             while len(ready := list(latch.glob("ready-*"))) < trials and time.monotonic() < give_up:
                 time.sleep(0.05)
             if len(ready) == trials:
-                time.sleep(1.0)  # what the driver does at its own pace, as MLflow's thread, is done
+                time.sleep(1.0)  # Wait until background work of the driver, such as MLflow's thread, is done.
                 parts = pss()
                 found.update(counted(parts), parts=parts, **json.loads(ready[0].read_text()))
         finally:
@@ -145,13 +149,13 @@ def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def further(median: Median, kind: str, rows: str, key: str) -> float | None:
-    """Bytes that a further trial adds."""
+    """Return the bytes that an additional trial adds."""
     added = less(median(f"{kind}-{rows}-4", key), median(f"{kind}-{rows}-1", key))
     return None if added is None else added / 3
 
 
 def of_data(median: Median, kind: str) -> float | None:
-    """Bytes that a further trial adds of its own and in the object store, because of the rows."""
+    """Return the bytes that an additional trial adds because of the rows, in its own memory and in the object store."""
     return less(further(median, kind, "full", "trials"), further(median, kind, "few", "trials"))
 
 

@@ -1,9 +1,9 @@
-"""The taxi sweep with MLflow on, then off: what logging costs that runs in a process beside the driver.
+"""Cost of logging to MLflow, which runs in a process beside the driver: the taxi sweep with MLflow on and off.
 
-12 trials of 100 rounds on 360,000 rows, XGBoost on two threads, which fill both cores, so that whatever MLflow takes is taken
-from the training; each round reports six metrics, all of which are logged. The database is there before the clock starts, as it
-is for the second sweep of a root. *Off* is `trackers: []`. *The search* is from the
-first trial's beginning to the last one's end.
+The sweep has 12 trials with 100 rounds each on 360,000 rows. XGBoost uses two threads and therefore both cores, so MLflow takes its time
+from the training. Each round reports six metrics, and all of them are logged. The database exists before the measurement starts, as for
+the second sweep in a root folder. *Off* is `trackers: []`. *The search* is the time from the start of the first trial to the end of the
+last trial.
 
     TLC_FILES=... python -m benchmarks.mlflow_cost --repeats 1 --trials 2
 """

@@ -1,4 +1,4 @@
-"""Our side of the benchmarks: a sweep from its space file, and when its trials began and ended, by its study."""
+"""Run a sweep for a benchmark, and read from its study when each trial started and ended."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.running import local_ray
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep came to.
+    """Result of a sweep.
 
     Attributes:
-        begins, ends: of each trial that ended, seconds since the epoch, by number.
-        whole: seconds of `sweeps.run`, its export and all.
-        result: what it returned.
-        tried: the `params` of each trial, by number.
+        begins, ends: Time at which each ended trial started and ended, in seconds since the epoch, in the order of the trials' numbers.
+        whole: Duration of `sweeps.run` in seconds, including the export.
+        result: Return value of `sweeps.run`.
+        tried: The `params` of each trial, in the order of the trials' numbers.
     """
 
     begins: tuple[float, ...]
@@ -31,23 +31,27 @@ class Swept:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """`trial`, see `steady`; `search`, from the first trial's beginning to the last one's end; `whole`."""
+        """Return the measures of the sweep.
+
+        `trial` is the time for each trial, see `steady`. `search` is the time from the start of the first trial to the end of the last
+        trial. `whole` is the duration of `sweeps.run`.
+        """
         search = max(self.ends) - min(self.begins)
         best = self.result.best["value"] if self.result.best else None
         return {"trial": steady(self.ends), "search": search, "whole": self.whole, "best": best}
 
 
 def sweep(task: Task, space: str, *, cpus: int = 2, name: str = "bench") -> Swept:
-    """Run a sweep in a Ray that is started before the clock, as the peers' is.
+    """Run a sweep in a Ray that starts before the measurement, as for the other tools.
 
     Args:
-        task: where; its number of trials stands in the space.
-        space: the space file's text, without its name.
-        cpus: of Ray.
-        name: of the sweep.
+        task: Parameters of the run. The number of trials is in `space`.
+        space: Text of the space file, without its name.
+        cpus: Number of CPUs of Ray.
+        name: Name of the sweep.
 
     Raises:
-        RuntimeError: a trial failed, or is missing.
+        RuntimeError: A trial failed or is missing.
     """
     import sweeps
     from sweeps.study import record
@@ -66,7 +70,7 @@ def sweep(task: Task, space: str, *, cpus: int = 2, name: str = "bench") -> Swep
 
 
 def times_of(folder: Path, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """When the complete trials of a sweep's study began and ended."""
+    """Return the times at which the complete trials of a sweep's study started and ended."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
 

@@ -1,4 +1,7 @@
-"""The peers, as their documentation shows them and as well as it lets one tune them: Optuna alone, Ray Tune, Ray Train in Ray Tune."""
+"""The other tools: Optuna alone, Ray Tune, and Ray Train in Ray Tune.
+
+Each tool is used as its documentation shows, with settings that are tuned for speed as far as the documentation describes them.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ SEED = 0
 
 
 def optuna_loop(task: Task, objective: Callable[[Any], float], tried: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """A bare loop of Optuna's, which keeps nothing.
+    """Run a bare loop of Optuna that saves nothing.
 
     Args:
-        task: how many trials.
-        objective: of a trial.
-        tried: gets the parameters of each trial, in order.
+        task: The number of trials is read from here.
+        objective: Function that runs a trial.
+        tried: List to which the parameters of each trial are appended, in order.
 
     Returns:
-        `trial`, see `steady`; `search`, from the first trial's beginning to the last one's end.
+        `trial`, the time for each trial, see `steady`. `search`, the time from the start of the first trial to the end of the last trial.
     """
     import optuna
 
@@ -46,23 +49,23 @@ def tune_run(
     cpus: int = 2,
     tried: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """A run of Ray Tune with OptunaSearch, its loggers off (by TUNE_DISABLE_AUTO_CALLBACK_LOGGERS).
+    """Run Ray Tune with OptunaSearch and without loggers (TUNE_DISABLE_AUTO_CALLBACK_LOGGERS).
 
     Args:
-        task: how many trials, and where.
-        trainable: what Tune runs.
+        task: The number of trials and the folder are read from here.
+        trainable: What Tune runs.
         space: Tune's `param_space`.
-        metric: to minimize.
-        slots: trials at once.
-        reuse: `reuse_actors`.
-        cpus: of the Ray that is started.
-        tried: gets the configuration of each trial, in the order in which they ended.
+        metric: Metric to minimize.
+        slots: Number of trials that run at once.
+        reuse: Tune's option `reuse_actors`.
+        cpus: Number of CPUs of the Ray that is started.
+        tried: List to which the configuration of each trial is appended, in the order in which the trials end.
 
     Returns:
-        `trial`, see `steady`; `whole`, of `Tuner.fit`.
+        `trial`, the time for each trial, see `steady`. `whole`, the duration of `Tuner.fit`.
 
     Raises:
-        RuntimeError: a trial failed.
+        RuntimeError: A trial failed.
     """
     with local_ray(cpus):
         from ray import tune
@@ -98,7 +101,7 @@ def tune_run(
 
 
 def xgb_function(config: dict[str, Any], data: Any = None) -> None:
-    """Tune's function trial of the XGBoost work."""
+    """Run `xgb_trial` as a function trial of Tune."""
     from ray import tune
 
     from benchmarks.loops import xgb_matrices, xgb_trial
@@ -107,7 +110,7 @@ def xgb_function(config: dict[str, Any], data: Any = None) -> None:
 
 
 def sleep_function(config: dict[str, Any]) -> None:
-    """Tune's function trial that sleeps."""
+    """Sleep, as a function trial of Tune."""
     from ray import tune
 
     time.sleep(config["seconds"])
@@ -115,15 +118,15 @@ def sleep_function(config: dict[str, Any]) -> None:
 
 
 def in_tune(trainer: str, loop: Any, workers: int, data: Any) -> Any:
-    """Ray's documented successor of `Tuner(Trainer)`: a Tune function trial that calls a Train V2 trainer's `fit`.
+    """Return what Ray documents in place of `Tuner(Trainer)`: a Tune function trial that calls the `fit` of a Train V2 trainer.
 
-    It asks for memory alone: with the CPU of Tune's default, two workers would find none left on two cores.
+    The trial requests only memory. With Tune's default of one CPU, two workers would find no free CPU on two cores.
 
     Args:
         trainer: `torch` or `xgboost`.
-        loop: `train_loop_per_worker`.
-        workers: of a trial, a CPU each.
-        data: handed to the loop.
+        loop: The `train_loop_per_worker`.
+        workers: Number of workers of a trial; each has one CPU.
+        data: Data that the loop gets.
     """
     from ray import tune
 
@@ -155,10 +158,10 @@ def _driver(config: dict[str, Any], trainer: str, loop: Any, workers: int, data:
 
 
 def _let_the_last_report_through() -> None:
-    """Keep the driver from ending while its last report is on its way, or it may hang for ever; costs a tenth of a second.
+    """Keep the driver alive until its last report has arrived. Otherwise it may hang forever. This takes a tenth of a second.
 
-    Seen in one of four trials whose health check is every 0.05 s: Tune's thread takes a report off the callback's queue and puts it
-    into one that holds a single item, and waits for ever if the end of the driver has just got there (ray/train/_internal/session.py,
+    It happened in one of four trials with a health check every 0.05 s. Tune's thread takes a report from the callback's queue and puts it
+    into a queue that holds one item. If the end of the driver was just put there, the thread waits forever (ray/train/_internal/session.py,
     `_get_result_from_queues`).
     """
     from ray.train._internal.session import get_session
@@ -171,7 +174,7 @@ def _let_the_last_report_through() -> None:
 
 
 def train_v1(loop: Any, data: Any) -> Any:
-    """The tutorials' way, `Tuner(XGBoostTrainer(...))`, which needs RAY_TRAIN_V2_ENABLED=0."""
+    """Run `Tuner(XGBoostTrainer(...))`, as old tutorials do. RAY_TRAIN_V2_ENABLED must be 0."""
     from ray.train import ScalingConfig
     from ray.train.xgboost import XGBoostTrainer
 

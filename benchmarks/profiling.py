@@ -1,7 +1,8 @@
-"""Where a trial's time goes on our side: the way of a trial through the processes by the clock, and what each process does by py-spy.
+"""Measure where the time of a trial in sweeps goes.
 
-Only for `--profile`: it puts stopwatches around the driver's decisions and around the loop, so it knows names of the engine that no
-benchmark needs; where one is missing, its line is.
+Stopwatches measure the path of a trial through the processes, and py-spy samples what each process does. Only `--profile` uses this module.
+The stopwatches wrap decisions of the driver and the training loop, so this module uses internal names of sweeps. If such a name no longer
+exists, the profile lacks the line.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ def swept(
     constants: dict[str, Any],
     tried: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Run a sweep and return its numbers; with `task.profile` its `profile` as well.
+    """Run a sweep and return its measures. If `task.profile` is True, they include `profile`.
 
     Args:
-        task: what is asked for.
-        space: makes the space file from a trainer and constants of `params`.
-        trainer: as the space file names it.
-        loop: the same as a reference.
-        constants: of `params`.
-        tried: gets the `params` of each trial, by number.
+        task: Parameters of the run.
+        space: Function that returns the space file, given a trainer and constants of `params`.
+        trainer: The trainer as the space file names it.
+        loop: The training loop as a reference.
+        constants: Constants of `params`.
+        tried: List to which the `params` of each trial are appended, in the order of the trials' numbers.
     """
     tried = [] if tried is None else tried
     if not task.profile:
@@ -68,7 +69,10 @@ def swept(
 
 @contextlib.contextmanager
 def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
-    """Note when the driver begins a trial and hears of its end: (what, trial, began, ended)."""
+    """Record when the driver starts a trial and when it learns that the trial ended.
+
+    Each entry is (what, trial, start, end).
+    """
     from sweeps.controller.controller import SweepController
 
     methods = {"begin": "start_trial", "hear": "on_trial_progress", "tick": "poll"}
@@ -99,7 +103,7 @@ def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
 
 
 def way(clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[float, float]]) -> list[str]:
-    """The stations of a trial and the medians between them; the first eighth of the trials is left out."""
+    """Return the median times between the stations of a trial. The first eighth of the trials is left out."""
     begins = {trial: (began, ended) for what, trial, began, ended in clocks if what == "begin"}
     ends: dict[str, tuple[float, float]] = {}
     for what, trial, began, ended in clocks:
@@ -136,7 +140,7 @@ def way(clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[floa
 
 @contextlib.contextmanager
 def _sampled(folder: Path, times: Path) -> Iterator[Callable[[], list[str]]]:
-    """Sample all processes of the sweep for some seconds once its trials are under way."""
+    """Sample all processes of the sweep for some seconds, as soon as trials run."""
     found: dict[str, Path] = {}
     spy = shutil.which("py-spy")
     thread = threading.Thread(target=_sample, args=(spy, folder, times, found), daemon=True)
@@ -175,12 +179,12 @@ def _sample(spy: str, folder: Path, times: Path, found: dict[str, Path]) -> None
 
 
 def summary(name: str, raw: str, top: int = 8) -> list[str]:
-    """A process's stacks in short: how busy each thread was, and the functions that were at the end and inside of most samples.
+    """Summarize the stacks of a process: how busy each thread was, and which functions were most often at the top of and in the stacks.
 
     Args:
-        name: of the process.
-        raw: py-spy's folded stacks, `thread;frame;frame count` a line.
-        top: functions shown.
+        name: Name of the process.
+        raw: Folded stacks of py-spy, one `thread;frame;frame count` on each line.
+        top: Number of functions to show.
     """
     threads: Counter[str] = Counter()
     inside: Counter[str] = Counter()
@@ -197,7 +201,7 @@ def summary(name: str, raw: str, top: int = 8) -> list[str]:
         for call in set(calls):
             inside[call] += int(count)
     whole = RATE * SECONDS
-    roots = 0.9 * max(threads.values(), default=0)  # what every stack begins with says nothing
+    roots = 0.9 * max(threads.values(), default=0)  # A frame that nearly every stack contains gives no information.
     busy = ", ".join(f"{thread} {count / whole:.0%}" for thread, count in threads.most_common(5) if count / whole >= 0.01)
     lines = [f"**{name}**: threads at work: {busy or 'none over 1%'}", ""]
     if not busy:
@@ -209,7 +213,7 @@ def summary(name: str, raw: str, top: int = 8) -> list[str]:
 
 
 def _short(call: str) -> str:
-    """`function (/a/b/ray/tune/x.py:12)` as `function (tune/x.py)`."""
+    """Shorten the path in a frame: `function (/a/b/ray/tune/x.py:12)` becomes `function (tune/x.py)`."""
     function, _, place = call.partition(" (")
     path = place.rpartition(":")[0] or place.rstrip(")")
     return f"{function} ({'/'.join(path.split(os.sep)[-2:])})"

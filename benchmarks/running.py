@@ -1,4 +1,4 @@
-"""Runs sides: each in a process of its own, the sides alternating, nothing left behind."""
+"""Run the sides of a workload in turn, each in a separate process, and clean up after each run."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from typing import Any
 from benchmarks.common import PINNED, Sample, Side, Task, Workload, WorkloadRecord, goal_lines, median_of, table
 
 ROOT = Path(__file__).parent.parent
-MARK = "SWEEPS_BENCHMARK"  # in the environment of every process of a run, by which it is found
+MARK = "SWEEPS_BENCHMARK"  # Environment variable with the token of a run. All processes of the run have it.
 ENDS_WITHIN = 20.0
 VERSIONS = ("ray", "torch", "xgboost", "optuna", "mlflow", "scikit-learn", "pandas", "numpy")
 
 
 class RunFailed(Exception):
-    """A run of a side came to no numbers; the message says why."""
+    """A run of a side returned no measures. The message gives the reason."""
 
 
 # ---- the machine
 
 
 def machine() -> dict[str, str]:
-    """What the numbers depend on: cores, model, memory, versions, commit."""
+    """Return the facts on which the measures depend: cores, processor, memory, versions and commit."""
     facts = {"cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())}
     with contextlib.suppress(OSError, StopIteration):
         cpu = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
@@ -59,10 +59,10 @@ def machine() -> dict[str, str]:
 
 
 def run_side(workload: Workload, side: Side, trials: int, profile: bool = False) -> Sample:
-    """Run a side once, in a process of its own.
+    """Run a side once, in a separate process.
 
     Raises:
-        RunFailed: it failed, took too long or left processes behind; the message ends with the tail of what it printed.
+        RunFailed: The run failed, took too long, or did not end all of its processes. The message contains the last lines of its output.
     """
     token = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix=f"bench-{workload.name}-") as name:
@@ -89,7 +89,7 @@ def run_side(workload: Workload, side: Side, trials: int, profile: bool = False)
                 process.wait()
                 _end(token, process.pid)
                 for session in Path(tempfile.gettempdir(), "ray").glob(f"session_*_{process.pid}"):
-                    shutil.rmtree(session, ignore_errors=True)  # its Ray could not do it
+                    shutil.rmtree(session, ignore_errors=True)  # The killed Ray could not delete its own folder.
                 if isinstance(e, subprocess.TimeoutExpired):
                     raise RunFailed(f"{workload.name}, {side.name}: took longer than {workload.timeout:.0f} s\n{_tail(log)}") from None
                 raise
@@ -106,7 +106,7 @@ def _tail(log: Path) -> str:
 
 
 def _end(token: str, leader: int) -> list[str]:
-    """Wait for all processes of a run to be gone; end those that are not, and name them."""
+    """Wait until all processes of a run have ended. Kill the processes that do not end, and return their names."""
     give_up = time.monotonic() + ENDS_WITHIN
     while (found := _left(token, leader)) and time.monotonic() < give_up:
         time.sleep(0.1)
@@ -117,7 +117,11 @@ def _end(token: str, leader: int) -> list[str]:
 
 
 def _left(token: str, leader: int) -> dict[int, str]:
-    """Live processes of the run's session, or with its token in their environment, which Ray's workers write over; with their command."""
+    """Return the living processes of a run, with their commands.
+
+    A process belongs to the run if it is in the run's session or has the run's token in its environment. Ray's workers overwrite their
+    environment, so the session is also checked.
+    """
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -130,12 +134,12 @@ def _left(token: str, leader: int) -> dict[int, str]:
 
 @contextlib.contextmanager
 def local_ray(cpus: int = 2) -> Iterator[Any]:
-    """A Ray of this process's own, the same for all sides; its session's folder is deleted with it."""
+    """Start a Ray for this process, with the same settings for all sides. Delete the folder of its session at the end."""
     import ray
 
     from sweeps.execution.cluster import NICENESS
 
-    os.environ.setdefault("RAY_worker_niceness", str(NICENESS))  # of a Ray that sweeps starts; the others lose nothing by it
+    os.environ.setdefault("RAY_worker_niceness", str(NICENESS))  # As in a Ray that sweeps starts. It does not slow down the other sides.
     ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     node = ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
@@ -156,15 +160,16 @@ def record(
     """Run the sides of a workload in turn, `repeats` times.
 
     Args:
-        workload: what to run.
-        repeats: runs of each side.
-        command: what was typed.
-        sides: these alone.
-        trials: fewer than each side's own.
-        before: repeats that there are already. Each begins with another side, as a machine's speed drifts.
+        workload: The workload.
+        repeats: Number of runs of each side.
+        command: Command that the user typed.
+        sides: Names of the sides to run; empty for all sides.
+        trials: Number of trials, if fewer than the sides' default.
+        before: Number of repeats that exist already. Each repeat begins with another side, because the speed of a machine changes over
+            time.
 
     Returns:
-        What was measured. A side that fails is a problem of the record, and is not run again.
+        The record. If a side fails, the record contains the problem, and the side is not run again.
     """
     load = os.getloadavg()[0]
     began, date = time.monotonic(), datetime.datetime.now().strftime("%Y-%m-%d %H:%M")
@@ -195,7 +200,7 @@ def say(text: str) -> None:
 
 
 def end_on_sigterm() -> None:
-    """So that a run that is ended from outside ends what it has started."""
+    """Turn SIGTERM into an exception, so that a run that is ended from outside ends the processes that it started."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
@@ -205,7 +210,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def script(workload: Workload, argv: Sequence[str] | None = None) -> int:
-    """A benchmark's own command line: prints its table, writes nothing."""
+    """Run the command line of a single benchmark. It prints the table and writes nothing."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{workload.name}", description=workload.title)
     options(parser)
     names = [side.name for side in workload.sides]
@@ -227,7 +232,7 @@ def script(workload: Workload, argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> None:
-    """The process of one run: WORKLOAD SIDE TRIALS FOLDER OUT [--profile]."""
+    """Run one side in this process: WORKLOAD SIDE TRIALS FOLDER OUT [--profile]."""
     name, chosen, trials, folder, out = argv[:5]
     workload = importlib.import_module(f"benchmarks.{name}").WORKLOAD
     side = next(side for side in workload.sides if side.name == chosen)

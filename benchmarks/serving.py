@@ -1,7 +1,7 @@
-"""What serving costs: `sweeps serve` beside `mlflow models serve`, and `sweeps predict` beside a bare loop, in one run.
+"""Speed of serving: `sweeps serve` compared with `mlflow models serve`, and `sweeps predict` compared with a bare loop.
 
-`python -m benchmarks.serving` writes reports/serving.md. Each server is a process of its own and is asked by this one over
-loopback, through 8 connections that are kept open; the two alternate, and the medians of the repeats are told.
+`python -m benchmarks.serving` writes reports/serving.md. Each server is a separate process. This process sends the requests over the
+loopback interface, through 8 connections that stay open. The two servers are measured in turn. The report has the medians of the repeats.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BULK_ROWS = 400_000
 
 
 def rows(n: int) -> pd.DataFrame:
-    """A table as many have it: 20 numbers with gaps, 2 columns of text."""
+    """Return a table with 20 columns of numbers, some of them missing, and 2 columns of text."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(n, 20)), columns=[f"n{i}" for i in range(20)])
     frame = frame.mask(rng.random(frame.shape) < 0.02)
@@ -44,7 +44,7 @@ def rows(n: int) -> pd.DataFrame:
 
 
 def make_bundle(folder: Path) -> Path:
-    """An XGBoost model of 100 trees behind an imputer, a scaler and a one-hot encoder."""
+    """Make a bundle with an XGBoost model of 100 trees, an imputer, a scaler and a one-hot encoder."""
     import xgboost as xgb
 
     from sweeps.bundle.write import write_bundle
@@ -83,8 +83,8 @@ def make_bundle(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def server(command: list[str], port: int, ready: str) -> Iterator[None]:
-    """A server process, until it is no longer needed."""
-    # MLflow calls `uvicorn` by its name, which lies beside this Python, activated or not
+    """Run a server process for the duration of the context."""
+    # MLflow calls `uvicorn` by its name, so the folder of this Python must be on the path.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     env = {**os.environ, "PATH": path, "MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -118,7 +118,7 @@ async def _ask(port: int, request: bytes, until: float, took: list[float]) -> No
 
 
 def load_of(port: int, path: str, body: bytes, seconds: float) -> tuple[float, float, float]:
-    """Requests a second, p50 and p99 in ms, of 8 connections."""
+    """Return the requests per second, and the latencies p50 and p99 in ms, with 8 connections."""
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
 
     async def all_of_them() -> tuple[float, list[float]]:
@@ -143,7 +143,7 @@ def free_port() -> int:
 
 
 def serving(bundle: Path, repeats: int, seconds: float) -> dict[tuple[str, int], list[tuple[float, float, float]]]:
-    """(server, rows a request) -> what each repeat measured."""
+    """Measure the servers. Map (server, rows in a request) to the result of each repeat."""
     found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     ours, theirs = free_port(), free_port()
     ours_command = [sys.executable, "-m", "sweeps.cli", "serve", str(bundle), "--port", str(ours)]
@@ -160,7 +160,7 @@ def serving(bundle: Path, repeats: int, seconds: float) -> dict[tuple[str, int],
 
 
 def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list[float]]:
-    """Rows a second of `sweeps predict`'s own function and of a bare loop, Parquet in and out, alternating."""
+    """Measure the rows per second of `sweeps predict` and of a bare loop in turn, from Parquet to Parquet."""
     import pyarrow.parquet as pq
 
     from sweeps.bundle.model import load_bundle
@@ -188,7 +188,7 @@ def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list
 
 
 def first_prediction(bundle: Path, repeats: int) -> list[float]:
-    """Seconds from the start of a fresh process to its first prediction, by `mlflow.pyfunc.load_model`."""
+    """Return the seconds from the start of a new process to its first prediction with `mlflow.pyfunc.load_model`."""
     code = (
         "import sys, mlflow.pyfunc, pandas as pd\n"
         "mlflow.pyfunc.load_model(sys.argv[1]).predict(pd.read_parquet(sys.argv[1] + '/data/sweep/check.parquet').head(1))"
@@ -202,7 +202,7 @@ def first_prediction(bundle: Path, repeats: int) -> list[float]:
 
 
 def report(served: dict[Any, Any], rates: dict[str, list[float]], first: list[float], args: argparse.Namespace) -> str:
-    """The report."""
+    """Return the report."""
     lines = [
         "# Serving\n",
         f"`make bench-serving` on {os.cpu_count()} cores ({platform.machine()}, Python {platform.python_version()}): an XGBoost bundle of "

@@ -1,9 +1,9 @@
-"""500 trials that only sleep, two at a time, TPE: how much of the slots' time the trials get.
+"""500 trials that only sleep, two at a time, with TPE: the share of the slots' time that trials use.
 
-A trial sleeps 1 s, or 0.1 s, and reports once. *Efficiency* is the share of the two slots' time that is slept in steady state:
-the sleep, over the slots, over the time a trial takes as defined above. *From the start* is the same over the whole of
-`sweeps.run` or `Tuner.fit`, with the start of workers and our export at the end, in a Ray that runs already. TPE suggests `x`,
-which is what is reported. Tune runs 40 trials.
+A trial sleeps 1 s or 0.1 s, and reports once. *Efficiency* is the share of time in which the two slots sleep, in steady state: the time of
+the sleep, divided by the number of slots and by the time for each trial as defined above. *From the start* is the same share over the whole
+duration of `sweeps.run` or `Tuner.fit`. It includes the start of workers and, for sweeps, the export at the end. Ray runs already before
+the measurement starts. TPE suggests `x`, and the trial reports `x`. Tune runs 40 trials.
 
     python -m benchmarks.sleepers --repeats 1 --trials 20
 """
@@ -33,7 +33,7 @@ SPACE = """\
 
 
 def with_shares(task: Task, seconds: float, found: dict[str, Any]) -> dict[str, Any]:
-    """The run's numbers, and its efficiency in both senses."""
+    """Return the measures of a run together with its efficiency in steady state and from the start."""
     ideal = seconds / SLOTS
     return {**found, "efficiency": ideal / found["trial"], "whole_efficiency": ideal * task.trials / found["whole"]}
 

@@ -1,8 +1,8 @@
-"""The quickstart and the taxi space, by an earlier version and now: seconds from the command to its end, and the value found.
+"""The quickstart and the taxi space, with an earlier version and the current version: duration of the command, and the value found.
 
-*Before* is commit 3d17d2a, checked out into a folder of its own, whose default search is `tpe` and whose trainer measures six metrics in
-every round. *Now* is this checkout with `search.algorithm: auto`, which is `gp` in both spaces, and with `tpe`. Both spaces run as they
-are, with the seed that stands in them: 16 trials of the quickstart, 24 of the taxi space, whose objective is an AUC.
+*Before* is commit 3d17d2a, in a separate folder. Its default search is `tpe`, and its trainer measures six metrics in every round. *Now* is
+this checkout, once with `search.algorithm: auto`, which is `gp` in both spaces, and once with `tpe`. Both spaces run unchanged, with the
+seed that they contain: 16 trials of the quickstart, and 24 trials of the taxi space, whose objective is an AUC.
 
     TLC_FILES=... python -m benchmarks.spaces --repeats 3
 """
@@ -26,7 +26,7 @@ SPACES = {"quickstart": "search_spaces/quickstart.yaml", "taxi": "search_spaces/
 
 
 def checkout(folder: Path) -> Path:
-    """The earlier version's files in a folder."""
+    """Write the files of the earlier version to a folder."""
     folder.mkdir()
     packed = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x"], cwd=folder, input=packed, check=True)
@@ -34,10 +34,10 @@ def checkout(folder: Path) -> Path:
 
 
 def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Run a space that comes with sweeps as a command.
+    """Run a shipped space file as a command.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: The command failed.
     """
     where = checkout(task.folder / "before") if before else ROOT
     command = [
@@ -73,7 +73,7 @@ def goals(median: Median) -> list[Goal]:
 
 
 def sides() -> tuple[Side, ...]:
-    """Of each space: before, now with `auto`, now with `tpe`."""
+    """Return three sides for each space: before, now with `auto`, and now with `tpe`."""
     ways = {"before": (True, ()), "auto": (False, ()), "tpe": (False, ("search.algorithm=tpe",))}
     labels = {"before": "before, `tpe`", "auto": "now, `auto`", "tpe": "now, `tpe`"}
     return tuple(

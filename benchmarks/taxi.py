@@ -1,4 +1,4 @@
-"""The taxi data of the benchmarks: `search_spaces/taxi.py`, its rows split by month, and the four preprocessors in both languages."""
+"""The taxi data of the benchmarks: `search_spaces/taxi.py`, rows split by month, and four preprocessors for sweeps and scikit-learn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCALED, ZONES = ["trip_distance", "trip_duration", "fare_amount", "passenger_cou
 THREADS = 2
 
 DATA = 'data: {train: "taxi:load", label: is_big_tip, valid: {time: month, last: 0.08}, drop: [month]}'
-# the same as `pipeline` makes, in the order of its numbers
+# The same preprocessors as in `pipeline`, in the same order.
 CHAINS = """
     grid:
       - ["taxi:features", StandardScaler: {columns: &scaled [trip_distance, trip_duration, fare_amount, passenger_count, hour]}]
@@ -29,7 +29,7 @@ CHAINS = """
 
 
 def absent() -> str | None:
-    """Why there is no taxi data here; None if there is."""
+    """Return why there is no taxi data on this machine; None if there is."""
     import glob
 
     if not os.environ.get(FILES):
@@ -39,31 +39,35 @@ def absent() -> str | None:
 
 
 def beside(folder: Path) -> None:
-    """Put the module that a space file names as `taxi` where the space file is to be."""
+    """Copy the module that a space file names as `taxi` to the folder of the space file."""
     shutil.copy(ROOT / "search_spaces" / "taxi.py", folder)
 
 
 def load() -> Any:
-    """The cleaned trips, as `search_spaces/taxi.py` gives them."""
+    """Return the cleaned trips, as `search_spaces/taxi.py` returns them."""
     from search_spaces import taxi
 
     return taxi.load()
 
 
 def load_few() -> Any:
-    """Every hundredth of them."""
+    """Return every hundredth of the cleaned trips."""
     return load().iloc[::100].reset_index(drop=True)
 
 
 def features(trips: Any) -> Any:
-    """Raw trips as numbers, as `search_spaces/taxi.py` does it."""
+    """Compute numeric features from raw trips, as `search_spaces/taxi.py` does."""
     from search_spaces import taxi
 
     return taxi.features(trips)
 
 
 def split(trips: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    """(train, valid, labels of train, labels of valid): valid are the latest months, each whole, that hold 8 % of the rows."""
+    """Split the rows by month.
+
+    Returns:
+        train, valid, labels of train, labels of valid. Valid has the latest whole months, with about 8 % of the rows.
+    """
     rows = trips[MONTH].value_counts().sort_index(ascending=False).cumsum()
     first = rows.index[int((rows >= VALID * len(trips)).to_numpy().argmax())]
     late = (trips[MONTH] >= first).to_numpy()
@@ -72,7 +76,7 @@ def split(trips: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
 
 
 def pipeline(number: int, memory: Path | None) -> Any:
-    """The preprocessor of this number, 0 to 3, as a scikit-learn pipeline; `memory` caches its fits."""
+    """Return preprocessor `number` (0 to 3) as a scikit-learn pipeline. `memory` caches its fits."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import FunctionTransformer, PowerTransformer, QuantileTransformer, StandardScaler, TargetEncoder
@@ -84,12 +88,15 @@ def pipeline(number: int, memory: Path | None) -> Any:
         (TargetEncoder(), ZONES),
     ][number]
     steps = ColumnTransformer([("step", step, columns)], remainder="passthrough")
-    # the last step's fit is not cached: hence one that does nothing
+    # scikit-learn does not cache the fit of the last step, so the last step does nothing.
     return Pipeline([("features", FunctionTransformer(features)), ("step", steps), ("end", "passthrough")], memory=memory and str(memory))
 
 
 def suggested(trial: Any) -> dict[str, float]:
-    """What is tuned beside the preprocessor, in a bare Optuna loop; `TUNED` in ours. A tree's cost hardly depends on it."""
+    """Suggest the tuned parameters in a bare Optuna loop. `TUNED` has the same parameters for sweeps.
+
+    The time to build a tree hardly depends on these parameters.
+    """
     return {"eta": trial.suggest_float("eta", 0.03, 0.3, log=True), "reg_lambda": trial.suggest_float("reg_lambda", 0.1, 10.0, log=True)}
 
 
@@ -97,6 +104,6 @@ TUNED = "eta: {loguniform: [0.03, 0.3]}, reg_lambda: {loguniform: [0.1, 10.0]}"
 
 
 def value(config: dict[str, float], rounds: int, prepared: tuple[Any, Any, Any, Any]) -> float:
-    """Make the matrices and train."""
+    """Build the matrices, train, and return the result."""
     x, x_valid, y, y_valid = prepared
     return taxi_trial(config, rounds, THREADS, taxi_matrix(x, y, THREADS), taxi_matrix(x_valid, y_valid, THREADS))

@@ -1,17 +1,16 @@
-"""32 trials on 360,000 taxi trips, 4 preprocessors × 8, XGBoost 200 rounds, one at a time with two threads: what fitting once is worth.
+"""Value of fitting preprocessors once: 32 trials on 360,000 taxi trips, 4 preprocessors × 8 trials, XGBoost with 200 rounds.
 
-Every side does the same to the same rows: raw trips to numbers, one of StandardScaler, QuantileTransformer and PowerTransformer
-on five columns or a TargetEncoder on the zones, then one call of `xgboost.train` with depth 6, valid's logloss measured after
-each round; tuned are `eta` and `reg_lambda`. Valid are the latest months. The bare loops are Optuna's, take the preprocessors in
-turn and keep nothing: one fits a scikit-learn pipeline for each trial, one gives it `Pipeline(memory=)`, and the limit is handed
-eight matrices made beforehand, out of its time. Ours reads, fits, starts its workers, and records the study and MLflow. *The
-search* is from the first trial's beginning to the last one's end; ours has its fits and the start of its workers in it, the bare
-loops their fits. *Whole* has the reading of the data as well, and of ours the export. *Fitting* is the part of the bare loops'
-time that goes into pipelines.
+Trials run one at a time, with two threads. Every side does the same work on the same rows. It converts raw trips to numbers. It applies
+StandardScaler, QuantileTransformer or PowerTransformer to five columns, or TargetEncoder to the zones. Then it calls `xgboost.train` once,
+with depth 6, and measures the logloss on valid after each round. `eta` and `reg_lambda` are tuned. Valid has the latest months. The bare
+loops use Optuna, take the preprocessors in turn and save nothing. The first fits a scikit-learn pipeline for each trial. The second also
+passes `Pipeline(memory=)`. The third is the limit: it gets eight matrices that were made before the measurement. sweeps reads and fits,
+starts its workers, and records the study and MLflow. *The search* is the time from the start of the first trial to the end of the last
+trial. For sweeps it includes the fits and the start of workers; for the bare loops, the fits. *Whole* also includes reading the data and,
+for sweeps, the export. *Fitting* is the part of the bare loops' time that pipelines take.
 
-*`trainer: xgboost`* is what a user types: it measures logloss, error and AUC of train and valid in each round, so it is another
-amount of work; it is here for its fits and its share of the time alone. The data is read as search_spaces/taxi_big_tip.yaml says,
-from TLC_FILES.
+*`trainer: xgboost`* is the built-in trainer. It measures logloss, error and AUC on train and valid in each round, which is more work. It is
+in the table only for its fits and its share of the time. The data is read from TLC_FILES, as in search_spaces/taxi_big_tip.yaml.
 
     TLC_FILES=... python -m benchmarks.taxi_prep --repeats 1 --trials 4
 """

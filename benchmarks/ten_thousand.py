@@ -1,7 +1,7 @@
-"""`python -m benchmarks.ten_thousand`: so many trials that do nothing, through the real orchestrator; what a trial costs, early and late.
+"""`python -m benchmarks.ten_thousand`: run many trials that do nothing, and measure the time for each trial, early and late.
 
-A trial's loop reports once and ends, so that all the time is ours: sampling, the study, Tune, the pool, MLflow. Then the sweep is taken
-up again for one more trial. Writes reports/ten_thousand.md.
+The loop of a trial reports once and ends. All time is therefore overhead of sweeps: sampling, the study, Tune, the pool and MLflow. Then
+the sweep is resumed for one more trial. Writes reports/ten_thousand.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ space:
     depth: {{randint: [1, 9]}}
     kind: {{choice: [a, b, c]}}
 """
-# Runs a sweep and says on its last line when each of its trials had ended, and what the process held.
+# Runs a sweep. The last line of the output has the times at which trials ended, and the memory of the process.
 DRIVE = """
 import json, sys, time
 import psutil
@@ -62,7 +62,7 @@ def nothing(config):
 
 
 def python(code: str, *args: object) -> dict:
-    """Run a piece of Python in a process of its own; what it says on its last line."""
+    """Run Python code in a separate process, and return the last line of its output."""
     done = subprocess.run([sys.executable, "-c", code, *map(str, args)], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
@@ -70,7 +70,7 @@ def python(code: str, *args: object) -> dict:
 
 
 def cost_of(seen: list[list[float]], first: int, last: int) -> float:
-    """Seconds a trial between two counts of ended trials, between the notes nearest to them."""
+    """Return the seconds for each trial between two counts of ended trials, from the notes that are nearest to these counts."""
     begin = min(seen, key=lambda s: abs(s[1] - first))
     end = min(seen, key=lambda s: abs(s[1] - last))
     return (end[0] - begin[0]) / max(1, end[1] - begin[1])
@@ -92,7 +92,7 @@ def main() -> None:
         journal = Path(ran["dir"], "study.journal").stat().st_size
         again = python(RESUME, ran["dir"])
     seen = ran["seen"]
-    # the first trials wait for processes to start: a tenth of the first part is left out
+    # The first trials wait for processes to start, so a tenth of the first part is left out.
     early, late = cost_of(seen, part // 10, part), cost_of(seen, asked.trials - part, asked.trials - part // 10)
     rows = [
         ("wall time, start and end included", f"{wall:.0f} s"),
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def memory(seen: list[list[float]], part: int) -> tuple[float, float]:
-    """The driver's resident memory, in bytes, when a tenth had ended, and at the end."""
+    """Return the driver's resident memory in bytes, when a tenth of the trials had ended and at the end."""
     return min(seen, key=lambda s: abs(s[1] - part))[2], seen[-1][2]
 
 

@@ -1,13 +1,13 @@
-"""The time inside `trainer: xgboost` against a bare `xgb.train`: 324,000 rows and 426 rows, 100 rounds, depth 6, 2 threads.
+"""The time inside `trainer: xgboost` and a bare `xgb.train`: 324,000 rows and 426 rows, 100 rounds, depth 6, 2 threads.
 
-The bare loop measures what the trainer measures: valid's logloss after each round; at the end, for the model of the best round,
-logloss, error and AUC of train and valid. It keeps nothing; the trainer also reports each round and writes the best model as a
-checkpoint. *Paired*: a trial runs the trainer and then the bare loop, or the other way round in every second trial, in one process,
-each on matrices of its own, which the first trial makes; both must come to the same model. The ratio is the median over the other
+The bare loop measures the same metrics as the trainer: the logloss on valid after each round; and at the end, for the model of the best
+round, logloss, error and AUC on train and valid. The bare loop saves nothing. The trainer also reports each round and writes the best model
+as a checkpoint. *Paired*: a trial runs the trainer and the bare loop in one process. Every second trial runs the bare loop first. Each of
+the two has its own matrices, which the first trial builds, and both must train the same model. The ratio is the median over the other
 trials. *Alone* is the bare loop in a process without Ray, for the absolute time.
-The trainer can be faster because `xgb.train` frees what it has computed when it returns: to measure the finished model, the bare loop
-predicts all rows again (0.3 to 0.4 s at 324,000 rows), where the trainer still has the sums of the last round (0.04 s).
-The 14 columns are made: eight real numbers, three counts, three codes of 20 to 260 values.
+The trainer can be faster, because `xgb.train` frees its results when it returns. To evaluate the final model, the bare loop predicts all
+rows again (0.3 to 0.4 s at 324,000 rows). The trainer still has the sums of the last round (0.04 s).
+The data are generated. The 14 columns are eight real numbers, three counts, and three codes with 20 to 260 values.
 
     python -m benchmarks.trainers --repeats 1
 """
@@ -24,7 +24,7 @@ from benchmarks.common import Goal, Measure, Median, Side, Task, Workload
 from benchmarks.running import script
 
 ROUNDS = 100
-THREADS = {"OMP_NUM_THREADS": "2"}  # the runs of the other workloads have 1
+THREADS = {"OMP_NUM_THREADS": "2"}  # Other workloads have 1.
 BOUNDS = {324_000: 1.05, 426: 1.2}
 SPACE = """\
 trainer: {{loop: "benchmarks.loops:paired", backend: none}}

@@ -1,6 +1,9 @@
-"""`python -m benchmarks.search_quality run --minutes 7` adds replays to reports/search_quality.jsonl, and can be cut off anywhere;
-`... bound` likewise replays `tpe` with and without the bound on its kernels; `... report` writes reports/search_quality.md from both;
-`... cost` measures what a suggestion costs."""
+"""Commands of the benchmark of search quality.
+
+`python -m benchmarks.search_quality run --minutes 7` adds replays to reports/search_quality.jsonl. It may be interrupted at any time.
+`... bound` adds replays of `tpe` with and without the bound on its kernels. `... report` writes reports/search_quality.md from these
+replays. `... cost` measures the time of a suggestion.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
 
 
 def run(methods: list[str], tasks: list[str], seeds: range, minutes: float, budgets: tuple[float, ...], out: Path = RESULTS) -> None:
-    """Replay what is not on record yet, seed by seed, until the time is up."""
+    """Run the replays that are not recorded yet, seed by seed, until the time is over."""
     until = time.time() + 60 * minutes
     done = {(r["method"], r["task"], r["seed"]): len(r["regret"]) for r in report.read(out)}
     for seed in seeds:
@@ -69,7 +72,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-    logging.getLogger("ray").setLevel(logging.ERROR)  # of each searcher that is handed a space of its own
+    logging.getLogger("ray").setLevel(logging.ERROR)  # Hides a warning for each searcher that gets its own space.
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality", description=__doc__)
     parser.add_argument("verb", choices=["run", "bound", "report", "cost"])
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")

@@ -1,6 +1,7 @@
-"""What the bound on the kernels of `tpe` costs in quality: the same task and seed with it and without, where no scheduler stops trials.
+"""Effect of the bound on the number of kernels of `tpe`.
 
-Until there are more trials than kernels the two of a pair are one and the same sweep; what they differ in later is the bound alone.
+Each pair replays the same task and seed with and without the bound. No scheduler stops trials. The two sweeps of a pair are identical until
+there are more trials than kernels, so later differences come only from the bound.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from benchmarks.search_quality.report import read, section
 from benchmarks.search_quality.tasks import STEPS, task
 from sweeps.search.samplers.tpe_model import KERNELS
 
-# Those on which several hundred trials leave something to find; a recorded table would be searched to its end.
+# Functions on which several hundred trials do not find the optimum. Recorded tables are left out, because all their entries would be tried.
 TASKS = ("hartmann6", "rosenbrock4", "ackley5", "cells", "crossing")
-BUDGETS = (100, 250, 500, 1000)  # trials, each of full length
+BUDGETS = (100, 250, 500, 1000)  # numbers of trials of full length
 WITH, WITHOUT = f"{KERNELS} kernels", "all kernels"
 
 
 def run(minutes: float, seeds: Sequence[int], out: Path) -> None:
-    """Replay pairs that are not on record yet, until the time is up; one that was cut off is not counted."""
+    """Replay the pairs that are not recorded yet, until the time is over. An interrupted pair is not recorded."""
     until = time.time() + 60 * minutes
     done = {(r["method"], r["task"], r["seed"]) for r in read(out)}
     for seed in seeds:
@@ -44,14 +45,17 @@ def run(minutes: float, seeds: Sequence[int], out: Path) -> None:
 
 
 def pairs(rows: list[dict], name: str | None = None) -> np.ndarray:
-    """(pairs, 2, budgets) regrets with the bound and without it, of one task or all."""
+    """Return the regrets with and without the bound, as an array (pairs, 2, budgets), for one task or for all tasks."""
     known = {(r["method"], r["task"], r["seed"]): r["regret"] for r in rows if name in (None, r["task"])}
     made = [[known[WITH, t, s], known[WITHOUT, t, s]] for m, t, s in known if m == WITH and (WITHOUT, t, s) in known]
     return np.array(made).reshape(-1, 2, len(BUDGETS))
 
 
 def table(rows: list[dict]) -> str:
-    """In Markdown: a task a line; at each budget the mean regret with the bound / without it. Then the differences of all pairs."""
+    """Return the results as a Markdown table.
+
+    There is one line for each task, with the mean regret with / without the bound at each budget. The last lines compare all pairs.
+    """
     lines = ["| task | " + " | ".join(f"{b} trials" for b in BUDGETS) + " | pairs |", "|---|" + "---|" * (len(BUDGETS) + 1)]
     for name in TASKS:
         found = pairs(rows, name)
@@ -72,6 +76,6 @@ def table(rows: list[dict]) -> str:
 
 
 def write(file: Path, page: Path) -> None:
-    """Put the table into the report."""
+    """Write the table to the report."""
     if rows := read(file):
         section(page, "<!-- bound -->", "<!-- end of the bound -->", table(rows))

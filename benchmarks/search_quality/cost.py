@@ -1,4 +1,4 @@
-"""What a suggestion costs: the ask of each algorithm on a study of so many trials of 8 dimensions."""
+"""Time of a suggestion: each algorithm suggests configurations, given a study with a certain number of trials and 8 dimensions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RUNGS = (1, 3, 9)
 
 
 def filled(algorithm: str, scheduler: str, trials: int) -> Ours:
-    """A study of so many trials that ended, as ASHA would have left them if it began with a scheduler."""
+    """Return a study with a number of ended trials. With a scheduler, the trials end as ASHA would end them."""
     bowl = Task("bowl", AXES, lambda c: np.zeros(STEPS), 0.0, 1.0)
     ours = Ours(bowl, 0, algorithm, scheduler)
     rng = np.random.RandomState(0)
-    probe = Ours(bowl, 0, "random", scheduler)  # one trial, for the distributions as the space has them
+    probe = Ours(bowl, 0, "random", scheduler)  # One trial, from which the distributions of the space are read.
     probe.begin()
     known = probe.study.get_trials()[0].distributions
     asha = "asha" in scheduler
@@ -40,7 +40,7 @@ def filled(algorithm: str, scheduler: str, trials: int) -> Ours:
 
 
 def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> list[dict]:
-    """Prints and returns the median and the 95th percentile in ms, by algorithm, scheduler and trials on record."""
+    """Print and return the median and the 95th percentile of the times in ms, by algorithm, scheduler and number of recorded trials."""
     rows = []
     cases = [("tpe", "asha"), ("tpe", "none"), ("gp", "asha"), ("gp", "none"), ("random", "none"), ("qmc", "none"), ("nsga2", "none")]
     for algorithm, name in [*cases, *([("cmaes", "none")] if importlib.util.find_spec("cmaes") else [])]:
@@ -56,7 +56,7 @@ def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> lis
                     ours.end(trial)
                 else:
                     ours.report(trial, 1, 9.0)
-            taken = taken[3:]  # the first builds what is kept from then on
+            taken = taken[3:]  # The first suggestions build caches.
             rows.append({"algorithm": algorithm, "scheduler": name, "trials": size})
             rows[-1] |= {"median": float(np.median(taken)), "p95": float(np.percentile(taken, 95))}
             print({k: round(v, 1) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)

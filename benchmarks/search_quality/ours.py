@@ -1,4 +1,4 @@
-"""The searcher and the verdicts of `sweeps`, on a study in memory."""
+"""The search of sweeps, on a study in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
 
 def domain(axis: Axis) -> str:
-    """A dimension as a space file has it."""
+    """Return a dimension in the form of a space file."""
     if axis.kind == "choice":
         return f"{{choice: {list(range(int(axis.high) + 1))}}}"
     if axis.kind == "int":
@@ -33,7 +33,7 @@ def domain(axis: Axis) -> str:
 
 
 def space_of(task: Task, algorithm: str, scheduler: str, seed: int) -> Space:
-    """The space file that searches a task."""
+    """Return the space file that searches a task."""
     params = "\n".join(f"    {name}: {domain(axis)}" for name, axis in task.axes.items())
     text = f"""\
 name: replay
@@ -54,7 +54,7 @@ space:
 
 
 class Ours:
-    """`sweeps`' own decisions, made as its search loop makes them."""
+    """Searcher that makes the decisions of sweeps, in the same way as its search loop."""
 
     def __init__(self, task: Task, seed: int, algorithm: str, scheduler: str = f"{{name: asha, max_t: {STEPS}}}"):
         self.space = space_of(task, algorithm, scheduler, seed)

@@ -1,4 +1,4 @@
-"""The others, driven through their own classes: Optuna's sampler and pruners, Ray Tune's scheduler and searcher, Syne Tune's schedulers."""
+"""The other searchers, used through their own classes: Optuna's sampler and pruners, Ray Tune, and Syne Tune's schedulers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 from benchmarks.search_quality.tasks import STEPS, Axis, Task, draw
 
-# Syne Tune pins versions of its own: an environment apart, made when it is first wanted.
+# Syne Tune pins the versions of its packages, so it has a separate environment. `environment` creates it when it is first needed.
 SYNE_TUNE = Path("/tmp/sweeps-syne-tune")
 
 
@@ -28,7 +28,7 @@ def distribution(a: Axis) -> optuna.distributions.BaseDistribution:
 
 
 class Random:
-    """Random configurations at full length."""
+    """Random configurations of full length."""
 
     def __init__(self, task: Task, seed: int):
         self.task, self.rng, self.begun = task, np.random.RandomState(seed + 1000), 0
@@ -45,7 +45,7 @@ class Random:
 
 
 class Optuna:
-    """Optuna's TPE as it comes, with one of its pruners."""
+    """Optuna's TPE with its default options and one of Optuna's pruners."""
 
     def __init__(self, task: Task, seed: int, pruner: optuna.pruners.BasePruner):
         self.space = {name: distribution(a) for name, a in task.axes.items()}
@@ -71,7 +71,7 @@ class Optuna:
 
 
 class Ray:
-    """Ray Tune's ASHA, with random configurations or with its OptunaSearch, told what Tune's controller tells them."""
+    """Ray Tune's ASHA with random configurations or OptunaSearch. It gets the same calls as from Tune's controller."""
 
     def __init__(self, task: Task, seed: int, searcher: str):
         from ray import tune
@@ -119,7 +119,7 @@ class Ray:
 
 
 class SyneTune:
-    """Syne Tune's PASHA or MOBSTER, in a process of its environment that is spoken to in lines of JSON."""
+    """Syne Tune's PASHA or MOBSTER, in a process of its own environment. The two processes exchange lines of JSON."""
 
     def __init__(self, task: Task, seed: int, method: str):
         axes = {name: vars(a) for name, a in task.axes.items()}
@@ -148,7 +148,7 @@ class SyneTune:
 
 
 def environment() -> Path:
-    """The Python of Syne Tune's environment."""
+    """Return the path of the Python in Syne Tune's environment."""
     python = SYNE_TUNE / "bin" / "python"
     if not (SYNE_TUNE / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", SYNE_TUNE], check=True)

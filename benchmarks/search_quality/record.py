@@ -1,7 +1,7 @@
-"""Trains grids of configurations once and keeps every learning curve: `python -m benchmarks.search_quality.record [TABLE ...]`.
+"""Train a grid of configurations once, and save all learning curves: `python -m benchmarks.search_quality.record [TABLE ...]`.
 
-Five grids: XGBoost on breast cancer, digits and California housing, a perceptron on the last two; 27 steps each, the validation loss of
-each step. What was recorded is added to `curves.npz`, a table at a time.
+There are five grids: XGBoost on breast cancer, digits and California housing, and a perceptron on digits and California housing. Each curve
+has the validation loss at 27 steps. Each table is added to `curves.npz` when it is complete.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.search_quality.tasks import CURVES, NAMES, STEPS
 
-CALIFORNIA = "shared/data/california_housing/housing.csv"  # of ../shared beside the checkout
+CALIFORNIA = "shared/data/california_housing/housing.csv"  # in ../shared beside the checkout
 XGB = {
     "eta": [0.003, 0.01, 0.03, 0.06, 0.12, 0.25, 0.5, 0.9],
     "depth": [1, 2, 3, 5, 7, 10],
@@ -29,11 +29,11 @@ MLP = {
     "decay": [0.0, 1e-4, 1e-2],
     "dropout": [0.0, 0.25, 0.5],
 }
-ROUNDS = 3  # of boosting, a step
+ROUNDS = 3  # boosting rounds in one step
 
 
 def data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
-    """Standardised train and valid rows, and classes (1 for a regression)."""
+    """Return standardized train and valid rows, and the number of classes (1 for a regression)."""
     import pandas as pd
     from sklearn import datasets
 
@@ -54,7 +54,7 @@ def data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int
 
 
 def boosted(name: str) -> np.ndarray:
-    """Curves of XGBoost: (8, 6, 3, 4, 3, 27)."""
+    """Return the curves of XGBoost, as an array (8, 6, 3, 4, 3, 27)."""
     import xgboost as xgb
 
     xt, yt, xv, yv, classes = data(name)
@@ -76,7 +76,10 @@ def boosted(name: str) -> np.ndarray:
 
 
 def perceptron(name: str) -> np.ndarray:
-    """Curves of a perceptron of one hidden layer, all that differ in the learning rate trained at once: (8, 4, 3, 3, 3, 27)."""
+    """Return the curves of a perceptron with one hidden layer, as an array (8, 4, 3, 3, 3, 27).
+
+    Perceptrons that differ only in the learning rate are trained together.
+    """
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""A sweep under a simulated clock: so many workers, a step of a trial a unit of time, no time between."""
+"""Replay a sweep under a simulated clock. A step of a trial takes one unit of time on a worker, and suggestions take no time."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from typing import Any, Protocol
 from benchmarks.search_quality.tasks import STEPS, Task
 
 WORKERS = 4
-BUDGETS = (10, 25, 50, 100)  # in trials of full length
+BUDGETS = (10, 25, 50, 100)  # numbers of trials of full length
 
 
 class Searcher(Protocol):
-    """What searches: ours or a peer."""
+    """Interface of a searcher: sweeps or another tool."""
 
     def begin(self) -> tuple[int, dict[str, Any]] | None:
-        """Begin a trial, or go on with one that was paused; its number and configuration. None where it has nothing to run now."""
+        """Start a trial or continue a paused trial.
+
+        Returns:
+            The trial's number and configuration. None if no trial can run now.
+        """
 
     def report(self, trial: int, step: int, value: float) -> bool:
-        """Take a trial's value; whether it goes on."""
+        """Take the value of a trial, and return whether the trial continues."""
 
     def end(self, trial: int) -> None:
-        """The trial came to the last step."""
+        """Learn that a trial has reached the last step."""
 
 
 def replay(task: Task, searcher: Searcher, budgets: tuple[float, ...] = BUDGETS, workers: int = WORKERS) -> list[float]:
-    """The regret of the best value reported, when so many full lengths of steps are spent.
+    """Return the regret of the best reported value, after each budget of steps is used.
 
-    A trial that is begun again after a pause goes on where it was. A searcher that has nothing to run is asked again after each report;
-    one that has come to the end of a finite space keeps the best it found.
+    A paused trial continues at the step at which it was paused. If a searcher has no trial to run, it is asked again after each report. If
+    all configurations of a finite space were tried, the best value stays the same.
     """
     marks = [budget * STEPS for budget in budgets]
     found: list[float] = []

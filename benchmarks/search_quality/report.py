@@ -1,4 +1,4 @@
-"""The table of reports/search_quality.md, from what was replayed."""
+"""Write the tables of reports/search_quality.md from the replays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 
 
 def read(file: Path) -> list[dict]:
-    """The replays on record; a later one of the same method, task and seed takes the place of an earlier one."""
+    """Return the recorded replays. If a method, task and seed occurs several times, the last replay is used."""
     if not file.exists():
         return []
     rows = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
@@ -24,9 +24,10 @@ def read(file: Path) -> list[dict]:
 
 
 def means(rows: list[dict], method: str, budget: int, tasks: list[str]) -> tuple[float, float, int] | None:
-    """The mean regret over tasks, half of its 95% interval, and the fewest seeds of a task; None where a task has no replay.
+    """Return the mean regret over the tasks, half of its 95% interval, and the smallest number of seeds of a task.
 
-    The interval is that of the seeds: the variance of each task's mean, summed.
+    Return None if a task has no replay. The interval covers the randomness of seeds: it is computed from the sum of the variances of the
+    tasks' means.
     """
     found = defaultdict(list)
     for r in rows:
@@ -43,13 +44,13 @@ def means(rows: list[dict], method: str, budget: int, tasks: list[str]) -> tuple
 
 
 def speed(rows: list[dict], method: str) -> float | None:
-    """How many times real time it was replayed at, were a step of training a second; the median of the replays of all budgets."""
+    """Return how many times faster than real time the median replay with all budgets ran, if a step of training takes one second."""
     took = [r["seconds"] for r in rows if r["method"] == method and BUDGETS[-1] in r["budgets"]]
     return BUDGETS[-1] * STEPS / WORKERS / max(statistics.median(took), 0.005) if took else None
 
 
 def cell(mean: tuple[float, float, int] | None, seeds: int) -> str:
-    """A mean, half its interval, and how many seeds it is of where they are fewer than the method's others have."""
+    """Format a mean and half of its interval. If there are fewer seeds than for the method's other cells, add their number."""
     if mean is None:
         return ""
     spread = f" ± {mean[1]:.3f}" if mean[2] > 1 else ""
@@ -57,7 +58,7 @@ def cell(mean: tuple[float, float, int] | None, seeds: int) -> str:
 
 
 def table(rows: list[dict], tasks: list[str]) -> str:
-    """In Markdown: a method a line, a budget a column."""
+    """Return a Markdown table with one line for each method and one column for each budget."""
     methods = list(dict.fromkeys(r["method"] for r in rows))
     lines = [
         "| searcher | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds | × real time |",
@@ -75,7 +76,7 @@ def table(rows: list[dict], tasks: list[str]) -> str:
 
 
 def by_task(rows: list[dict], tasks: list[str], methods: list[str], budget: int) -> str:
-    """A task a line, a method a column, at one budget."""
+    """Return a Markdown table for one budget, with one line for each task and one column for each method."""
     lines = ["| task | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     for t in tasks:
         told = [means(rows, m, budget, [t]) for m in methods]
@@ -84,7 +85,7 @@ def by_task(rows: list[dict], tasks: list[str], methods: list[str], budget: int)
 
 
 def write(file: Path) -> None:
-    """Put the tables into the report beside the results."""
+    """Write the tables to the report that belongs to the results."""
     rows = read(file)
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     common = [m for m in dict.fromkeys(r["method"] for r in rows) if means(rows, m, 25, tasks)]
@@ -95,7 +96,7 @@ def write(file: Path) -> None:
 
 
 def section(page: Path, begin: str, end: str, made: str) -> None:
-    """Put what was made between two marks of a page, which are put at its end if they are not there."""
+    """Replace the text between two marks of a page. If the page has no such marks, add them at the end."""
     text = page.read_text() if page.exists() else ""
     text = text if begin in text else f"{text}{begin}\n{end}\n"
     page.write_text(text[: text.index(begin)] + f"{begin}\n\n{made}\n" + text[text.index(end) :])

@@ -1,4 +1,4 @@
-"""Runs in Syne Tune's environment: one of its schedulers, asked and told in lines of JSON on standard input."""
+"""Run a scheduler of Syne Tune in its own environment. Commands and answers are lines of JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 import sys
 from typing import Any
 
-out, sys.stdout = sys.stdout, sys.stderr  # it greets whoever imports it
+out, sys.stdout = sys.stdout, sys.stderr  # Syne Tune prints a greeting when it is imported.
 
 from syne_tune.backend.trial_status import Trial  # noqa: E402
 from syne_tune.config_space import choice, lograndint, loguniform, randint, uniform  # noqa: E402
@@ -36,7 +36,7 @@ def main() -> None:
     space = space_of(told["axes"])
     more = {"metric": "value", "mode": "min", "resource_attr": "step", "max_t": told["steps"], "grace_period": 1, "reduction_factor": 3}
     kind = {"pasha": PASHA, "mobster": MOBSTER, "asha": ASHA}[told["method"]]
-    # beyond 150 observations the kernel is fitted at every tenth suggestion: as Syne Tune's documentation has it for speed
+    # With more than 150 observations, the kernel is fitted only for every tenth suggestion, as Syne Tune's documentation advises for speed.
     skip = {"opt_skip_period": 10} if kind is MOBSTER else {}
     scheduler = kind(space, random_seed=told["seed"], search_options={"debug_log": False, **skip}, **more)
     trials: dict[int, Trial] = {}
@@ -46,7 +46,7 @@ def main() -> None:
         asked = json.loads(line)
         if asked["verb"] == "begin":
             suggestion = scheduler.suggest(begun)
-            if suggestion is None:  # every configuration of a finite space was tried, and no trial is to be resumed
+            if suggestion is None:  # All configurations of a finite space were tried, and no trial can be resumed.
                 number = None
             elif suggestion.spawn_new_trial_id:
                 number = begun

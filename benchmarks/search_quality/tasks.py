@@ -1,6 +1,6 @@
-"""What is searched: functions with known optima that were given learning curves, and tables of curves recorded from real training.
+"""Tasks to search: functions with known optima and artificial learning curves, and tables of recorded learning curves.
 
-A task has 27 steps, a multi-fidelity scheduler's rungs are 1, 3 and 9. Smaller is better.
+A task has 27 steps, and a multi-fidelity scheduler has rungs at 1, 3 and 9. Smaller values are better.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Axis:
-    """A dimension: `float` from low to high, `int` from low to high, both included, or `choice` of so many options (low = 0)."""
+    """A dimension: `float` or `int` from low to high (both included), or `choice` with options 0 to high."""
 
     kind: str
     low: float
@@ -32,14 +32,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class Task:
-    """Something to search.
+    """A task to search.
 
     Attributes:
-        name: of the task.
-        axes: its dimensions by name.
-        curve: a configuration's values at steps 1 to 27.
-        optimum: the least value there is at any step.
-        typical: the value at the last step of the median random configuration.
+        name: Name of the task.
+        axes: Dimensions by name.
+        curve: Function that returns a configuration's values at steps 1 to 27.
+        optimum: The smallest value at any step.
+        typical: The last value of a median random configuration.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Task:
     typical: float
 
     def regret(self, value: float) -> float:
-        """0 for the optimum, 1 for a median random configuration."""
+        """Return the regret of a value: 0 for the optimum, 1 for the last value of a median random configuration."""
         return (value - self.optimum) / (self.typical - self.optimum)
 
 
 def draw(axes: Mapping[str, Axis], rng: np.random.RandomState) -> dict[str, Any]:
-    """A random configuration."""
+    """Return a random configuration."""
     found: dict[str, Any] = {}
     for name, a in axes.items():
         u = rng.rand()
@@ -69,7 +69,7 @@ def draw(axes: Mapping[str, Axis], rng: np.random.RandomState) -> dict[str, Any]
 
 
 def _curve(final: float, spread: float, speed: float, dip: float = 0.0) -> np.ndarray:
-    """A curve that falls to `final` by a power law; with a dip it rises again at the end, as where a model overfits."""
+    """Return a curve that falls to `final` by a power law. With a dip, the curve rises again at the end, as if the model overfits."""
     t = np.arange(1, STEPS + 1)
     fall = (t**-speed - STEPS**-speed) / (1 - STEPS**-speed)
     return final + spread * fall + dip * np.maximum(0, (t - 18) / 9) ** 2 - dip
@@ -105,7 +105,7 @@ def rosenbrock(c: Config) -> np.ndarray:
 
 
 def ackley(c: Config) -> np.ndarray:
-    """Learning rates by orders of magnitude: a high one is fast and ends worse."""
+    """Tune learning rates over several orders of magnitude. A high rate is fast at first and ends with a worse value."""
     x = np.array([math.log10(c["lr"]) + 3, math.log10(c["decay"]) + 4, 4 * c["drop"] - 1, (c["depth"] - 4) / 2, (c["width"] - 40) / 32])
     f = 20 - 20 * math.exp(-0.2 * math.sqrt(float(np.mean(x * x)))) + math.e - math.exp(float(np.mean(np.cos(2 * math.pi * x / 4))))
     return _curve(f, 6, 0.4 + 0.5 * (math.log10(c["lr"]) + 5) / 4)
@@ -115,14 +115,14 @@ BEST = ((0.2, 0.2, 0.5), (0.8, 0.3, 0.5), (0.5, 0.9, 0.2), (0.1, 0.7, 0.8))
 
 
 def cells(c: Config) -> np.ndarray:
-    """An optimum of its own in each of four cells, of which the third has the best."""
+    """Search four cells. Each cell has a different optimum, and the third cell has the best."""
     best = BEST[c["cell"]]
     f = math.sqrt(sum((c[n] - b) ** 2 for n, b in zip("xyz", best, strict=True))) + (0.1, 0.15, 0.0, 0.25)[c["cell"]]
     return _curve(f, 0.5 + 0.5 * c["z"], 0.5 + c["x"])
 
 
 def crossing(c: Config) -> np.ndarray:
-    """The slow ones end best, so that the first rung misleads."""
+    """Search a space in which slow configurations end best, so the first rung is misleading."""
     f = 2 * (c["x"] - 0.7) ** 2 + 2 * (c["y"] - 0.4) ** 2 + 0.3 * (1 - c["s"]) + 0.5 * (c["z"] - 0.5) ** 2
     return _curve(f, 0.8, 1.5 - 1.3 * c["s"])
 
@@ -154,7 +154,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Config], np.ndarray], dict[str, Axis], floa
 
 
 def _table(name: str) -> tuple[dict[str, Axis], np.ndarray]:
-    """The dimensions of a recorded table, each the index of a value that was tried, and its curves."""
+    """Return the dimensions and the curves of a recorded table. A dimension is the index of a value."""
     with np.load(CURVES) as file:
         curves = file[name].astype(np.float64)
     names = NAMES[name]
@@ -171,7 +171,7 @@ NAMES = {
 
 
 def names() -> list[str]:
-    """All tasks there are."""
+    """Return the names of all tasks."""
     if not CURVES.exists():
         return [*FUNCTIONS]
     with np.load(CURVES) as file:
@@ -180,7 +180,7 @@ def names() -> list[str]:
 
 @cache
 def task(name: str) -> Task:
-    """A task by name."""
+    """Return the task with a name."""
     if name in FUNCTIONS:
         curve, axes, optimum = FUNCTIONS[name]
     else:
