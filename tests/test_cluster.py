@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,8 +17,8 @@ from sweeps.core.errors import InputError, SweepsError
 from sweeps.execution import cluster
 from sweeps.space import load
 from tests.commands import REPO, command
+from tests.ray_nodes import free_port, nodes
 from tests.serving.slow import exported, post, rows, started
-from tests.waiting import wait_until
 
 LOOP = """\
 import os
@@ -106,13 +103,29 @@ def test_another_version_of_ray_is_reported_with_both_versions():
     assert "2.49.2" in said and "2.60.0" in said and "\n" not in said
 
 
+# ---- a Ray job
+
+
+def test_in_a_ray_job_the_cluster_of_the_job_is_the_default(monkeypatch):
+    monkeypatch.delenv(cluster.JOB_CONFIG, raising=False)
+    assert cluster.address_in_job() is None
+    monkeypatch.setenv(cluster.JOB_CONFIG, "{}")
+    assert cluster.address_in_job() == "auto"
+
+
+def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkeypatch):
+    shipped = {"working_dir": "/stage", "py_modules": ["/sweeps"], "excludes": []}
+    monkeypatch.delenv(cluster.JOB_CONFIG, raising=False)
+    assert cluster.over_job(shipped) == shipped
+    job = {"working_dir": "gcs://job.zip", "py_modules": ["gcs://more.zip"], "env_vars": {"A": "b"}}
+    monkeypatch.setenv(cluster.JOB_CONFIG, json.dumps({"runtime_env": job}))
+    assert cluster.over_job(shipped) == {**shipped, "py_modules": ["/sweeps", "gcs://more.zip"]}
+    monkeypatch.setattr("ray.init", lambda **how: None)
+    cluster.join("auto", shipped)
+    assert os.environ.pop(cluster.OVERRIDE_JOB) == "1"
+
+
 # ---- a cluster of two nodes on this machine
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 WAIT = "RAY_gcs_server_port_wait_time_s"
@@ -229,40 +242,15 @@ def test_a_mode_of_authentication_that_the_user_sets_is_kept(monkeypatch):
 @pytest.mark.timeout(180)
 def test_r6_a_cluster_without_a_token_is_joined_though_there_is_one(project, tmp_path, monkeypatch):
     """An earlier sweep left `~/.ray/auth_token`, but the cluster has no token."""
-    home = Path(tempfile.mkdtemp(prefix="c-"))
-    (home / "token").write_text("0123456789abcdef0123456789abcdef")
-    port = free_port()
-    env = {**os.environ, "RAY_AUTH_MODE": "disabled"}
-    env.pop("PYTHONPATH", None)
-    full = [
-        str(Path(sys.executable).with_name("ray")),
-        "start",
-        "--head",
-        "--block",
-        "--num-cpus=2",
-        f"--port={port}",
-        f"--temp-dir={home}/r",
-    ]
-    log = (home / "log").open("w")
-    head = subprocess.Popen([*full, "--include-dashboard=false", "--disable-usage-stats"], stdout=log, stderr=log, env=env, cwd=home)
-    try:
-        wait_until(lambda: "Ray runtime started" in (home / "log").read_text(), 120, "the head")
+    with nodes(RAY_AUTH_MODE="disabled") as started:
+        started.head("--num-cpus=2", "--include-dashboard=false")
         monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(home / "token"))
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(started.token))
         one = ("--set", "limits.max_trials=1", "--set", "space.scaling.num_workers=1")
-        process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", f"127.0.0.1:{port}", "--json", *one)
+        process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", started.address, "--json", *one)
         out, err = process.communicate(timeout=150)
         assert process.returncode == 0, err
         assert json.loads(out)["trials"]["completed"] == 1
-    finally:
-        members = psutil.Process(head.pid).children(recursive=True)
-        head.kill()
-        head.wait(20)
-        for member in members:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                member.kill()
-        psutil.wait_procs(members, timeout=20)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 LISTENING = """
@@ -297,45 +285,12 @@ def test_r18_and_r4_a_ray_of_our_own_listens_on_the_loopback_address_in_process_
 
 
 @pytest.fixture(scope="module")
-def two_nodes():
-    """Start two nodes with a token by `ray start`. Yield their address and the token's file, and end the nodes by their process ids."""
-    home = Path(tempfile.mkdtemp(prefix="c-"))  # short, as the path of a socket has 107 characters at most
-    token = home / "token"
-    token.write_text("0123456789abcdef0123456789abcdef")
-    token.chmod(0o600)
-    env = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-    env.pop("PYTHONPATH", None)
-    ray, port = str(Path(sys.executable).with_name("ray")), free_port()
-    started = []
-
-    def start(*args: str) -> None:
-        full = [ray, "start", "--block", "--num-cpus=2", "--disable-usage-stats", *args]
-        log = (home / f"{len(started)}.log").open("w")
-        started.append(subprocess.Popen(full, stdout=log, stderr=log, env=env, start_new_session=True, cwd=home))
-
-    def up(name: str) -> bool:
-        said = (home / name).read_text()
-        assert "Error" not in said, said
-        return "Ray runtime started" in said
-
-    address = f"127.0.0.1:{port}"
-    try:
-        start("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={home}/r")
-        wait_until(lambda: up("0.log"), 120, "the head")
-        start(f"--address={address}")
-        wait_until(lambda: up("1.log"), 120, "the second node")
-        yield address, token
-    finally:
-        members = [p for process in started for p in psutil.Process(process.pid).children(recursive=True)]
-        for process in reversed(started):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
-        for member in members:  # Ray's daemons lead sessions of their own
-            with contextlib.suppress(psutil.NoSuchProcess):
-                member.kill()
-        psutil.wait_procs(members, timeout=20)
-        shutil.rmtree(home, ignore_errors=True)
+def two_nodes() -> Iterator[tuple[str, Path]]:
+    """Start two nodes that require a token. Yield their address and the token's file."""
+    with nodes() as started:
+        started.head("--num-cpus=2", "--include-dashboard=false")
+        started.start("--num-cpus=2", f"--address={started.address}")
+        yield started.address, started.token
 
 
 @pytest.mark.long

@@ -94,7 +94,7 @@ def commands() -> list[Any]:
         if block.language not in ("bash", "text", "console"):
             continue
         text = block.text.replace("\\\n", " ")
-        for line in re.findall(r"^(?:\$ )?\s*(?:\w+=\S+ )?(?:\.venv/bin/)?sweeps ([a-z-].*)$", text, re.MULTILINE):
+        for line in re.findall(r"^(?:\$ )?\s*(?:\w+=\S+ )?(?:ray job submit .*-- )?(?:\.venv/bin/)?sweeps ([a-z-].*)$", text, re.MULTILINE):
             found.append(pytest.param(line, id=f"{block.page}: {line}"))
     return found
 

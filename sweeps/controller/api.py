@@ -27,6 +27,7 @@ from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_li
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.data.prepared_store import refuse_untrusted
+from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space
@@ -52,8 +53,8 @@ def run(
         file: The space file.
         dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory.
         overrides: Changes to the space file, each in the form `key.path=YAML value`, as for the option `--set`.
-        address: Address of a Ray cluster. By default, sweeps uses the Ray cluster that this process is connected to.
-            If there is none, sweeps starts Ray on this machine.
+        address: Address of a Ray cluster. By default, sweeps uses the Ray cluster that this process is connected to, or the cluster of
+            the Ray job in which this process runs. If there is none, sweeps starts Ray on this machine.
         tracking_uri: MLflow tracking URI. By default, the value of the environment variable `MLFLOW_TRACKING_URI`. If the variable is not
             set, a SQLite file in `dir`.
         storage: URL of a database for the study, `postgresql://...`. By default, the study is a journal in the sweep's folder.
@@ -70,6 +71,7 @@ def run(
     began = round(time.time(), 3)  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
     space = space_file.load(Path(file), tuple(overrides))
     root, uri = Path(dir or DEFAULT_ROOT), _tracking_uri(tracking_uri, space.has_mlflow)
+    address = address or address_in_job()
     _check(space, root, storage, address)
     trackers = create_trackers(space)
     prepare_ray(address)
@@ -160,7 +162,7 @@ def resume(
     with FolderLock(folder):
         space, _ = resumed_space(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
         began, uri = origin.get("began") or time.time(), _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow)
-        address = address or origin.get("address")
+        address = address or address_in_job() or origin.get("address")
         continued = SweepRun(space, folder.parent, folder, began, address, uri, on_progress, trust, create_trackers(space))
         logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
         earlier = continued.resume(changed=bool(file or overrides or add_trials))

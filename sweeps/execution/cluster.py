@@ -6,6 +6,7 @@ For a cluster, this module also packages the user's code and checks that all nod
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -40,6 +41,9 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlrun
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 AUTH_MODE = "RAY_AUTH_MODE"
+# Ray sets this variable for the command of a Ray job (`ray job submit`).
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+OVERRIDE_JOB = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 MONITOR = "RAY_memory_monitor_refresh_ms"  # Ray's memory monitor. `sweeps.execution.memory_guard` is used instead.
 SPARE_CPUS = 1
 # Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy machine may need the second limit.
@@ -347,6 +351,21 @@ def reach(address: str) -> None:
             raise InputError(Problem("--address", f"{address}: no Ray cluster can be reached: {e}")) from e
 
 
+def address_in_job() -> str | None:
+    """Return the address of the cluster if this process is the command of a Ray job; otherwise None."""
+    return "auto" if JOB_CONFIG in os.environ else None
+
+
+def over_job(shipped: dict[str, Any]) -> dict[str, Any]:
+    """Return a runtime environment that replaces that of the Ray job in which this process runs. Ray merges the other keys of both.
+
+    Args:
+        shipped: Ray's runtime environment with the code. It has the modules of the job's working directory, because a job starts there.
+    """
+    job = json.loads(os.environ.get(JOB_CONFIG) or "{}").get("runtime_env") or {}
+    return {**shipped, "py_modules": [*shipped["py_modules"], *job.get("py_modules", ())]}
+
+
 def join(address: str, shipped: dict[str, Any]) -> None:
     """Connect to a cluster.
 
@@ -359,8 +378,9 @@ def join(address: str, shipped: dict[str, Any]) -> None:
     """
     import ray
 
+    os.environ.setdefault(OVERRIDE_JOB, "1")  # Otherwise Ray refuses a `working_dir` if the Ray job has one.
     try:
-        ray.init(address=address, runtime_env=shipped, **QUIET)
+        ray.init(address=address, runtime_env=over_job(shipped), **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
         why = _in_a_line(e)
         raise InputError(Problem("--address", f"{address}: no Ray cluster can be reached: {why}")) from e

@@ -1,0 +1,236 @@
+"""The files of docs/clusters, as far as they can be checked without Kubernetes, Slurm, Docker and a cloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import psutil
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from sweeps.cli import main
+from tests.commands import REPO
+from tests.ray_nodes import write_project
+from tests.waiting import wait_until
+
+FILES = REPO / "docs" / "clusters"
+SLURM, DOCKERFILE = FILES / "slurm.sh", FILES / "Dockerfile"
+RAY = re.search(r"^ray==(.+)$", (REPO / "constraints.txt").read_text(), re.M)[1]
+
+
+def tool(name: str) -> str:
+    """Return the path of a linter that the extra `dev` installs."""
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def lint(*command: object) -> None:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def parses(command: str) -> None:
+    """Check that `sweeps` has the verb and the options of a command."""
+    first, verb, *arguments = shlex.split(command)
+    assert first == "sweeps"
+    main.commands[verb].make_context(verb, arguments)
+
+
+# ---- Kubernetes
+
+
+def some(**properties: Any) -> dict[str, Any]:
+    """Return the schema of an object that has these keys, some of them optional, and no others. An optional key ends with `_`."""
+    return {
+        "type": "object",
+        "properties": {name.rstrip("_"): schema for name, schema in properties.items()},
+        "required": [name for name in properties if not name.endswith("_")],
+        "additionalProperties": False,
+    }
+
+
+TEXT, WHOLE, TRUTH = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
+TEXTS = {"type": "object", "additionalProperties": TEXT}
+CONTAINER = some(
+    name=TEXT,
+    image=TEXT,
+    resources=some(requests=TEXTS, limits=TEXTS),
+    volumeMounts={"type": "array", "items": some(name=TEXT, mountPath=TEXT)},
+)
+VOLUME = some(name=TEXT, persistentVolumeClaim=some(claimName=TEXT))
+POD = some(spec=some(containers={"type": "array", "items": CONTAINER}, volumes={"type": "array", "items": VOLUME}))
+# The part of KubeRay's API `ray.io/v1` that the manifest uses, by its reference for version 1.7. The manifest was also checked
+# against the whole schema of the RayJob that KubeRay 1.7 installs, by hand.
+RAY_JOB = some(
+    apiVersion={"const": "ray.io/v1"},
+    kind={"const": "RayJob"},
+    metadata=some(name=TEXT),
+    spec=some(
+        entrypoint=TEXT,
+        runtimeEnvYAML=TEXT,
+        shutdownAfterJobFinishes=TRUTH,
+        backoffLimit=WHOLE,
+        rayClusterSpec=some(
+            rayVersion=TEXT,
+            authOptions=some(mode={"enum": ["disabled", "token"]}),
+            enableInTreeAutoscaling={"const": True},
+            autoscalerOptions=some(version={"enum": ["v1", "v2"]}, idleTimeoutSeconds=WHOLE),
+            headGroupSpec=some(rayStartParams=TEXTS, template=POD),
+            workerGroupSpecs={
+                "type": "array",
+                "items": some(groupName=TEXT, replicas=WHOLE, minReplicas=WHOLE, maxReplicas=WHOLE, rayStartParams=TEXTS, template=POD),
+            },
+        ),
+    ),
+)
+
+
+def test_the_ray_job_has_the_fields_of_kuberay():
+    job = yaml.safe_load((FILES / "kuberay.yaml").read_text())
+    jsonschema.validate(job, RAY_JOB)
+    cluster = job["spec"]["rayClusterSpec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    assert cluster["rayVersion"] == RAY
+    for group in groups:
+        pod = group["template"]["spec"]
+        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert len({group["template"]["spec"]["containers"][0]["image"] for group in groups}) == 1
+    assert all(group["minReplicas"] <= group["replicas"] <= group["maxReplicas"] for group in groups[1:])
+
+
+def test_the_ray_job_runs_a_command_of_sweeps_and_sets_variables_as_text():
+    spec = yaml.safe_load((FILES / "kuberay.yaml").read_text())["spec"]
+    parses(spec["entrypoint"])
+    variables = yaml.safe_load(spec["runtimeEnvYAML"])["env_vars"]
+    assert all(isinstance(value, str) for value in variables.values())
+
+
+# ---- ray up
+
+
+def test_the_cluster_file_has_the_schema_that_ray_ships():
+    config = prepare_config(yaml.safe_load((FILES / "ray-up.yaml").read_text()))
+    validate_config(config)
+    assert config["head_node_type"] in config["available_node_types"]
+    assert any("ray start --head" in line and "--autoscaling-config" in line for line in config["head_start_ray_commands"])
+    del config["provider"]["type"]
+    with pytest.raises(jsonschema.ValidationError):
+        validate_config(config)
+
+
+# ---- Docker
+
+
+def test_the_dockerfile_has_no_mistakes_that_hadolint_finds():
+    lint(tool("hadolint"), DOCKERFILE)
+
+
+def test_the_dockerfile_copies_files_that_exist_onto_the_tested_ray():
+    text = DOCKERFILE.read_text()
+    assert re.search(r"^FROM rayproject/ray:(\S+)-py311$", text, re.M)[1] == RAY
+    copied = [word for line in re.findall(r"^COPY (.*)$", text, re.M) for word in line.split()[1:-1]]
+    assert "pyproject.toml" in copied and all((REPO / name).exists() for name in copied)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(560)
+def test_the_commands_of_the_dockerfile_install_sweeps_in_a_new_environment(tmp_path):
+    (command,) = re.findall(r"^RUN (.*(?:\\\n.*)*)$", DOCKERFILE.read_text(), re.M)
+    source, env = tmp_path / "source", tmp_path / "env"
+    for line in re.findall(r"^COPY (.*)$", DOCKERFILE.read_text(), re.M):
+        *names, target = line.split()[1:]
+        for name in names:
+            place = source / Path(target).relative_to("/home/ray/sweeps")
+            if (REPO / name).is_dir():
+                shutil.copytree(REPO / name, place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                place.mkdir(exist_ok=True)
+                shutil.copy(REPO / name, place)
+    subprocess.run([sys.executable, "-m", "venv", env], check=True)
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": f"{env}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(command, shell=True, cwd=source, env=variables, capture_output=True, text=True, timeout=540)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().splitlines()[-1].startswith("sweeps, version"), done.stdout
+
+
+# ---- Slurm
+
+
+def test_the_slurm_script_has_no_mistakes_that_bash_and_shellcheck_find():
+    lint("bash", "-n", SLURM)
+    lint(tool("shellcheck"), SLURM)
+
+
+def test_the_slurm_script_shows_commands_of_sweeps():
+    shown = re.findall(r"^#   sbatch slurm.sh (.*)$", SLURM.read_text(), re.M)
+    assert len(shown) == 2
+    for command in shown:
+        parses(f"sweeps {command}")
+
+
+@pytest.fixture
+def slurm(tmp_path) -> dict[str, str]:
+    """Return the environment of a Slurm job with two nodes, which are both this machine. `srun` starts its command here."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    fakes = {
+        "scontrol": 'echo "127.0.0.1"\necho "other"',
+        "srun": f'echo "$*" >> {tmp_path}/srun.log\nwhile [ "${{1#--}}" != "$1" ]; do shift; done\nexec "$@"',
+    }
+    for name, text in fakes.items():
+        (programs / name).write_text(f"#!/bin/bash\n{text}\n")
+        (programs / name).chmod(0o755)
+    short = Path("/tmp") / f"slurm-{os.getpid()}"  # The path of a socket has 107 characters at most.
+    env = {**os.environ, "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    for name in ("PYTHONPATH", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
+        env.pop(name, None)
+    job = {"SLURM_JOB_NODELIST": "two", "SLURM_JOB_ID": str(os.getpid()), "SLURM_CPUS_PER_TASK": "2", "RAY_TMPDIR": str(short)}
+    yield env | job
+    shutil.rmtree(short, ignore_errors=True)
+
+
+def start(env: dict[str, str], *args: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        [str(SLURM), *map(str, args)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_slurm_script_runs_a_sweep_stops_it_before_the_time_ends_and_resumes_it(slurm, tmp_path):
+    space, runs = write_project(tmp_path) / "space.yaml", tmp_path / "runs"
+    job = start(slurm, "run", space, "--dir", runs)
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("*.waits"))) == 2 or job.poll() is not None, 120, "two trials to wait")
+        members = psutil.Process(job.pid).children(recursive=True)
+        job.send_signal(signal.SIGTERM)  # As `--signal=B:TERM@300`, to the script alone.
+        said, _ = job.communicate(timeout=100)
+        assert job.returncode == 130 and "stopping: " in said, said
+        psutil.wait_procs(members, 30)
+        assert [member for member in members if member.is_running()] == []
+        (folder,) = runs.glob("job-*")
+        (tmp_path / "go").touch()
+        job = start(slurm, "resume", folder)
+        said, _ = job.communicate(timeout=150)
+        assert job.returncode == 0, said
+        result = json.loads((folder / "result.json").read_text())
+        assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
+        steps = (tmp_path / "srun.log").read_text()
+        assert steps.count("--nodelist=127.0.0.1 ray start --head") == 2 and steps.count("--exclude=127.0.0.1 ray start --address") == 2
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait(20)

@@ -1,0 +1,140 @@
+"""Sweeps that are submitted to Ray's Jobs API, on a cluster of one node on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.processes import titles
+from tests.ray_nodes import Nodes, free_port, nodes, write_project
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    return write_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Nodes]:
+    dashboard, agent = free_port(), free_port()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with nodes(PATH=path, RAY_API_SERVER_ADDRESS=f"http://127.0.0.1:{dashboard}") as started:
+        started.head("--num-cpus=4", "--include-dashboard=true", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}")
+        yield started
+
+
+def ray_job(cluster: Nodes, *args: object) -> tuple[int, str]:
+    """Run `ray job ARGS`; return its exit code and its output."""
+    full = [str(Path(sys.executable).with_name("ray")), "job", *map(str, args)]
+    done = subprocess.run(full, env=cluster.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+    return done.returncode, done.stdout
+
+
+def submit(cluster: Nodes, name: str, *command: object, options: tuple[object, ...] = ()) -> tuple[int, str]:
+    """Submit `sweeps COMMAND` as a job, and wait for its end. Return the exit code of `ray job submit` and the log of the job."""
+    code, _ = ray_job(cluster, "submit", f"--submission-id={name}", *options, "--", "sweeps", *command)
+    return code, ray_job(cluster, "logs", name)[1].partition(f"Running entrypoint for job {name}")[2]
+
+
+def details(cluster: Nodes, name: str) -> tuple[str, int | None]:
+    """Return the status of a job and the exit code of its command."""
+    url = f"{cluster.env['RAY_API_SERVER_ADDRESS']}/api/jobs/{name}"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {cluster.token.read_text()}"})
+    with urllib.request.urlopen(request) as reply:
+        job = json.load(reply)
+    return job["status"], job["driver_exit_code"]
+
+
+def sweep_of(log: str) -> Path:
+    return Path(re.search(r"^folder +(.*)$", log, re.M)[1])
+
+
+def wait_until_ended(cluster: Nodes) -> None:
+    """Wait until no process of a sweep is left on the cluster."""
+
+    def left() -> list[str]:
+        found = []
+        for member in cluster.members():
+            with contextlib.suppress(psutil.Error):
+                title = " ".join(member.cmdline())
+                if title.startswith(tuple(titles().values())) or re.search(r"\bsweeps( |\.\w)", title):
+                    found.append(title)
+        return found
+
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not left(), 30, "the processes of the sweep to end")
+    assert left() == []
+
+
+@pytest.mark.extended
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_a_submitted_sweep_uses_the_cluster_and_its_log_is_plain_text(cluster, project, tmp_path):
+    (tmp_path / "go").touch()
+    code, log = submit(cluster, "plain", "run", project / "space.yaml", "--address", "auto", "--dir", tmp_path / "runs")
+    assert code == 0 and details(cluster, "plain") == ("SUCCEEDED", 0), log
+    assert "4 completed" in log and "best trial 0000" in log
+    assert not set(log) & {"\r", "\x1b"} and "Traceback" not in log, log
+    assert sweep_of(log).parent == tmp_path / "runs" and (sweep_of(log) / "result.json").exists()
+    wait_until_ended(cluster)
+
+
+@pytest.mark.extended
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_a_refused_space_fails_the_job_with_the_exit_code_of_sweeps(cluster, project, tmp_path):
+    code, log = submit(cluster, "refused", "run", project / "space.yaml", "--set", "limits.max_trials=none", "--dir", tmp_path / "runs")
+    assert code == 1 and details(cluster, "refused") == ("FAILED", 2), log
+    assert "limits.max_trials" in log and "Traceback" not in log
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_the_working_directory_of_a_job_may_hold_the_space_and_the_code(cluster, project, tmp_path):
+    """The job's working directory, its modules and the code that sweeps sends to the workers are runtime environments of one driver."""
+    (tmp_path / "go").touch()
+    extra = {"env_vars": {"FROM_THE_JOB": "yes"}, "py_modules": [str(project / "pack")]}
+    options = ("--working-dir", project, "--runtime-env-json", json.dumps(extra))
+    code, log = submit(cluster, "directory", "run", "space.yaml", "--dir", tmp_path / "runs", options=options)
+    assert code == 0 and "4 completed" in log, log
+    said = (sweep_of(log) / "trials/0000/logs/rank-0.log").read_text()
+    assert "FROM_THE_JOB=yes" in said and "cluster nodes: 1 with 4" in said, said
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_stopped_job_loses_nothing_and_another_job_resumes_its_sweep(cluster, project, tmp_path):
+    """The first stop kills the driver after Ray's 3 s at the latest. The second one leaves it a minute, as the documentation shows."""
+    patience = ("--runtime-env-json", json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}}))
+
+    def stop(name: str, *command: object, options: tuple[object, ...] = ()) -> str:
+        for file in tmp_path.glob("*.waits"):
+            file.unlink()
+        ray_job(cluster, "submit", "--no-wait", f"--submission-id={name}", *options, "--", "sweeps", *command)
+        wait_until(lambda: len(list(tmp_path.glob("*.waits"))) == 2, 100, f"two trials to wait\n{ray_job(cluster, 'logs', name)[1]}")
+        ray_job(cluster, "stop", name)
+        assert details(cluster, name) == ("STOPPED", None)
+        wait_until_ended(cluster)
+        return ray_job(cluster, "logs", name)[1]
+
+    stop("killed", "run", project / "space.yaml", "--address", "auto", "--dir", tmp_path / "runs")
+    (folder,) = (tmp_path / "runs").glob("job-*")
+    log = stop("ended", "resume", folder, options=patience)
+    assert "stopping: " in log and "Traceback" not in log
+    assert json.loads((folder / "result.json").read_text())["reason"] == "interrupted"
+    (tmp_path / "go").touch()
+    code, log = submit(cluster, "resumed", "resume", folder)
+    assert code == 0, log
+    result = json.loads((folder / "result.json").read_text())
+    assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0}, result
