@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=options.PATH)
 @click.option("--dir", "root", type=options.PATH, default=None, help="Root folder of all sweeps.  [default: sweeps-runs]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file: --set limits.max_trials=8")
-@click.option("--address", default=None, help="Address of a Ray cluster.  [default: in a Ray job its cluster, else start Ray on this machine]")
+@click.option("--address", default=None, help="Address of a Ray cluster.  [default: that of the Ray job, else start Ray on this machine]")
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
 @click.option(
     "--storage", default=None, metavar="URL", help="Database for the study, postgresql://...  [default: a journal in the sweep's folder]"
