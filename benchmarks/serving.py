@@ -205,11 +205,12 @@ def report(served: dict[Any, Any], rates: dict[str, list[float]], first: list[fl
     """Return the report."""
     lines = [
         "# Serving\n",
-        f"`make bench-serving` on {os.cpu_count()} cores ({platform.machine()}, Python {platform.python_version()}): an XGBoost bundle of "
-        "100 trees, 20 numbers and 2 columns of text, behind an imputer, a scaler and a one-hot encoder. "
-        f"{CONNECTIONS} connections from a second process on loopback, {args.seconds:g} s each, alternating; "
-        f"medians of {args.repeats} (lowest and highest in brackets).\n",
-        "| rows a request | | requests/s | p50, ms | p99, ms |",
+        f"`make bench-serving` on {os.cpu_count()} cores ({platform.machine()}, Python {platform.python_version()}). The bundle has an "
+        "XGBoost model of 100 trees, an imputer, a scaler and a one-hot encoder. Its rows have 20 columns of numbers and 2 columns of "
+        f"text. A second process sends requests through {CONNECTIONS} connections on the loopback interface. The two servers are "
+        f"measured in turn, {args.seconds:g} s each. A cell has the median of {args.repeats} measurements (lowest and highest in "
+        "brackets).\n",
+        "| rows in a request | | requests/s | p50, ms | p99, ms |",
         "|---|---|---|---|---|",
     ]
     middle = {key: [statistics.median(m[i] for m in measured) for i in range(3)] for key, measured in served.items()}
@@ -225,14 +226,14 @@ def report(served: dict[Any, Any], rates: dict[str, list[float]], first: list[fl
         lines.append(f"| {n} | ratio | {ours[0] / theirs[0]:.1f} × | {ours[1] / theirs[1]:.2f} × | {ours[2] / theirs[2]:.2f} × |")
     bulk_middle = {name: statistics.median(values) for name, values in rates.items()}
     lines += [
-        f"\n`sweeps predict`, {args.rows:,} rows of Parquet to Parquet, the bundle's loading included, beside a bare loop that reads, "
-        "calls the loaded model and writes:\n",
+        f"\n`sweeps predict` with {args.rows:,} rows, from Parquet to Parquet, including the time to load the bundle. The bare loop reads "
+        "the rows, calls the loaded model and writes the predictions:\n",
         "| | rows/s |",
         "|---|---|",
         *(f"| {name} | {bulk_middle[name]:,.0f} ({min(v):,.0f} to {max(v):,.0f}) |" for name, v in rates.items()),
         f"| ratio | {bulk_middle['sweeps predict'] / bulk_middle['a bare loop']:.2f} × |",
-        f"\nFrom the start of a fresh process to the first prediction by `mlflow.pyfunc.load_model`: {statistics.median(first):.2f} s "
-        f"({min(first):.2f} to {max(first):.2f}).\n",
+        f"\nTime from the start of a new process to its first prediction, with `mlflow.pyfunc.load_model`: "
+        f"{statistics.median(first):.2f} s ({min(first):.2f} to {max(first):.2f}).\n",
     ]
     return "\n".join(lines)
 

@@ -95,15 +95,15 @@ def main() -> None:
     # The first trials wait for processes to start, so a tenth of the first part is left out.
     early, late = cost_of(seen, part // 10, part), cost_of(seen, asked.trials - part, asked.trials - part // 10)
     rows = [
-        ("wall time, start and end included", f"{wall:.0f} s"),
-        ("a trial, mean", f"{wall / asked.trials * 1000:.1f} ms"),
-        (f"a trial among the first {part}", f"{early * 1000:.1f} ms"),
-        (f"a trial among the last {part}", f"{late * 1000:.1f} ms"),
-        ("last over first (at most 1.5)", f"{late / early:.2f}"),
-        ("driver's memory after the first tenth, at the end", " and ".join(f"{m / 2**20:.0f} MiB" for m in memory(seen, part))),
+        ("wall time, including start and end", f"{wall:.0f} s"),
+        ("time for each trial, mean", f"{wall / asked.trials * 1000:.1f} ms"),
+        (f"time for each of the first {part} trials", f"{early * 1000:.1f} ms"),
+        (f"time for each of the last {part} trials", f"{late * 1000:.1f} ms"),
+        ("ratio of last to first (goal: at most 1.5)", f"{late / early:.2f}"),
+        ("driver's memory after the first tenth, and at the end", " and ".join(f"{m / 2**20:.0f} MiB" for m in memory(seen, part))),
         ("the study's journal", f"{journal / 2**20:.1f} MiB"),
-        ("resumed: until one more trial ran (at most 10 s)", f"{again['first']:.1f} s" if again["first"] else "not seen"),
-        ("resumed: until all was done, MLflow too", f"{again['whole']:.1f} s"),
+        ("after a resume: time until one more trial ran (goal: at most 10 s)", f"{again['first']:.1f} s" if again["first"] else "not seen"),
+        ("after a resume: time until the sweep ended, including MLflow", f"{again['whole']:.1f} s"),
     ]
     title = f"# {asked.trials:,} trials that do nothing, {asked.algorithm}\n\n"
     command = f"    python -m benchmarks.ten_thousand --trials {asked.trials} --algorithm {asked.algorithm}\n\n"

@@ -1,8 +1,7 @@
-"""`python -m tests.soak`: kill a sweep at every point where state is written, then at random moments, and write what was lost.
+"""`python -m tests.soak`: kill a sweep at every point where state is written, then at random times, and write what was lost.
 
-Makes reports/crashes.md. Then it damages every kind of input that users bring, over and over: the fuzz tests, with more and other cases.
-Each kill is followed by a resume, which is killed in its turn; at the end the sweep is compared with one that
-nobody disturbed.
+The report is reports/crashes.md. After each kill, the sweep is resumed, and the resume is killed at the next point. At the end, the sweep
+is compared with an undisturbed sweep. Then the fuzz tests run with more cases; they damage every kind of input.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def start(*args: object, point: str | None = None) -> subprocess.Popen:
 
 
 def stands(root: Path) -> dict[str, Any]:
-    """The trials that have ended, by id, as they are on record."""
+    """Return the recorded trials that have ended, by id."""
     folders = list(root.glob("crash-*"))
     study = record.read(folders[0]) if folders else None
     ended = (t for t in study.trials if t.result.state.name != "RUNNING") if study else ()
@@ -48,7 +47,7 @@ def stands(root: Path) -> dict[str, Any]:
 
 
 def kill(process: subprocess.Popen, how: str) -> str:
-    """Send SIGKILL to the driver, to its Ray's first processes as soon as there are some, or to the driver and all its children at once.
+    """Send SIGKILL to the driver, to the first processes of its Ray, or to the driver and all its children at once.
 
     Returns:
         What was killed. A driver whose Ray dies while it starts tries once more; then the driver is killed as well.
@@ -96,7 +95,7 @@ def undisturbed(folder: Path, text: str) -> Any:
 
 
 def fuzzed(cases: int) -> list[str]:
-    """Run the fuzz tests with at most so many cases each; return the lines of the report."""
+    """Run the fuzz tests with at most `cases` cases each, and return the lines of the report."""
     began = time.time()
     full = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout", "3600", "--hypothesis-show-statistics", *FUZZ]
     done = subprocess.run(full, env={**os.environ, "SWEEPS_FUZZ_EXAMPLES": str(cases)}, cwd=ROOT, capture_output=True, text=True)
@@ -118,7 +117,7 @@ def fuzzed(cases: int) -> list[str]:
 
 
 class Sweep:
-    """A sweep that is killed again and again, and what became of it."""
+    """A sweep that is killed and resumed many times."""
 
     def __init__(self, folder: Path, text: str):
         folder.mkdir()
@@ -132,35 +131,40 @@ class Sweep:
         return start(*args, "--dir", self.root, "--json", point=point)
 
     def conclude(self, expected: Any) -> list[tuple[str, str]]:
-        """Resume it to its end; what there is to say of that."""
+        """Resume the sweep until it ends, and return pairs of a statement and a result for the report."""
         began = time.time()
         out, err = self.go().communicate()
         if not out:
             raise SystemExit(err)
         folder = Path(json.loads(out)["dir"])
-        runs = runs_of(self.uri, folder.name)  # raises if a run is there twice, or is left RUNNING
+        runs = runs_of(self.uri, folder.name)  # Raises an error if a trial has two runs, or if a run is RUNNING.
         study = record.read(folder)
         assert study is not None
         metrics = all(tuple(runs[t.id][2]["loss"]) == t.curve for t in study.trials)
         return [
-            ("trials, their values and the best as in an undisturbed sweep of one slot", "yes" if outcome(folder) == expected else "NO"),
-            ("every trial in MLflow once, none RUNNING", "yes" if set(runs) == {"sweep", *(t.id for t in study.trials)} else "NO"),
-            ("every report in MLflow once", "yes" if metrics else "NO"),
+            ("the trials, their values and the best trial are as in an undisturbed sweep", "yes" if outcome(folder) == expected else "NO"),
+            (
+                "MLflow has each trial exactly once, and no trial is RUNNING",
+                "yes" if set(runs) == {"sweep", *(t.id for t in study.trials)} else "NO",
+            ),
+            ("MLflow has each report exactly once", "yes" if metrics else "NO"),
             ("the last resume took", f"{time.time() - began:.0f} s"),
         ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20, help="random ones")
-    parser.add_argument("--trials", type=int, default=200, help="of the sweep that is killed at random")
-    parser.add_argument("--cases", type=int, default=3000, help="of damaged input, for each test of it")
+    parser.add_argument("--kills", type=int, default=20, help="number of kills at random times")
+    parser.add_argument("--trials", type=int, default=200, help="number of trials of the sweep that is killed at random times")
+    parser.add_argument("--cases", type=int, default=3000, help="number of damaged inputs for each fuzz test")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "reports" / "crashes.md")
     asked = parser.parse_args()
     chance = random.Random(asked.seed)
     lines = [
-        "# Crashes: what was tried, and what was lost",
+        "# Crashes: what the soak test tried, and what was lost",
+        "",
+        "The soak test kills a sweep many times and resumes it each time. At the end it compares the sweep with an undisturbed sweep.",
         "",
         f"    python -m tests.soak --kills {asked.kills} --trials {asked.trials} --cases {asked.cases} --seed {asked.seed}",
         "",
@@ -170,12 +174,12 @@ def main() -> None:
         text = SPACE.format(trials=12)
         sweep, expected = Sweep(folder / "points", text), undisturbed(folder / "whole", text)
         lines += [
-            "## A SIGKILL at each point where state is written",
+            "## Kill at each point where state is written",
             "",
-            "One sweep of 12 trials, one slot; each line is a driver's death.",
+            "One sweep of 12 trials, one trial at a time. At each point, the driver got SIGKILL, and then the sweep was resumed.",
             "",
         ]
-        lines += ["| it died | trials ended before | lost |", "|---|---|---|"]
+        lines += ["| point | trials that had ended | lost |", "|---|---|---|"]
         for name, point in POINTS.items():
             before = stands(sweep.root)
             process = sweep.go(name)
@@ -188,8 +192,8 @@ def main() -> None:
 
         text = SPACE.format(trials=asked.trials).replace(":plain", ":slow")
         sweep, expected = Sweep(folder / "random", text), undisturbed(folder / "slow", text)
-        lines += [f"## {asked.kills} at random", "", f"One sweep of {asked.trials} trials, one slot.", ""]
-        lines += ["| killed | seconds after its start | trials ended before | lost |", "|---|---|---|---|"]
+        lines += [f"## {asked.kills} kills at random times", "", f"One sweep of {asked.trials} trials, one trial at a time.", ""]
+        lines += ["| killed | seconds after the start | trials that had ended | lost |", "|---|---|---|---|"]
         kills = 0
         for _ in range(asked.kills):
             before, how, after_s = stands(sweep.root), chance.choice(HOW), chance.uniform(0.5, 14.0)
@@ -199,11 +203,11 @@ def main() -> None:
             except subprocess.TimeoutExpired:
                 how = kill(process, how)
             else:
-                how = "none: it had come to its end"
+                how = "nothing, because the sweep had ended"
             after, kills = stands(sweep.root), kills + (process.returncode != 0)
             lines.append(f"| {how} | {after_s:.1f} | {len(after)} | {lost(before, after)} |")
             print(lines[-1], flush=True)
-        lines += ["", f"- kills that came before its end: {kills}{'' if kills == asked.kills else ', NO'}"]
+        lines += ["", f"- kills before the sweep ended: {kills}{'' if kills == asked.kills else ', NO'}"]
         lines += [f"- {what}: {value}" for what, value in sweep.conclude(expected)]
     lines += fuzzed(asked.cases)
     asked.output.write_text("\n".join(lines) + "\n")

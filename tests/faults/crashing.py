@@ -39,20 +39,22 @@ def _trial_ended(hub: Any, event: Any) -> bool:
 
 
 POINTS = {
-    "folder": Point("the sweep's folder made, the study not", "sweeps.controller.sweep_run:SweepRun.run", "before"),
-    "sampling": Point("a trial's parameters half sampled", "sweeps.search.optuna_asker:suggest", "before", 4),
-    "journal": Point("a record of the journal half written", "sweeps.study.journal:Journal.append_logs", "half", 1, _told),
-    "checkpoint": Point("a checkpoint half copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment
-    "rung": Point("between a rung's report and its verdict", "sweeps.search.search_loop:SearchLoop.decide", "before"),
-    "verdict": Point("between a verdict and the stop", "sweeps.controller.controller:SweepController._finish", "before", 1, _pruned),
-    "end": Point("between a trial's end and its record", "sweeps.study.study_store:StudyStore.finish", "before"),
-    "recorded": Point("between a trial's record and MLflow", "sweeps.tracking:TrackerHub.publish", "before", 1, _trial_ended),
-    "batch": Point("an MLflow batch in flight", "mlflow.tracking:MlflowClient.log_batch", "before", 2),
-    "batched": Point("a batch written, the run not ended", "mlflow.tracking:MlflowClient.set_terminated", "before"),
-    "ended": Point("a run ended in MLflow, the next not", "mlflow.tracking:MlflowClient.set_terminated", "after", 1),
-    "export": Point("the export begun", "sweeps.bundle.export:export_trial", "before"),
-    "copy": Point("the winner's checkpoint half copied", "sweeps.bundle.write:copy_checkpoint", "half"),
-    "result": Point("all done, the result not written", "sweeps.report:write", "before"),
+    "folder": Point("after the folder was created, before the study", "sweeps.controller.sweep_run:SweepRun.run", "before"),
+    "sampling": Point("while the parameters of a trial were sampled", "sweeps.search.optuna_asker:suggest", "before", 4),
+    "journal": Point("while a record of the journal was written", "sweeps.study.journal:Journal.append_logs", "half", 1, _told),
+    "checkpoint": Point("while a checkpoint was copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment
+    "rung": Point("between the report at a rung and the decision", "sweeps.search.search_loop:SearchLoop.decide", "before"),
+    "verdict": Point(
+        "between a decision to stop and the stop", "sweeps.controller.controller:SweepController._finish", "before", 1, _pruned
+    ),
+    "end": Point("between the end of a trial and its record", "sweeps.study.study_store:StudyStore.finish", "before"),
+    "recorded": Point("between the record of a trial and MLflow", "sweeps.tracking:TrackerHub.publish", "before", 1, _trial_ended),
+    "batch": Point("while a batch was sent to MLflow", "mlflow.tracking:MlflowClient.log_batch", "before", 2),
+    "batched": Point("after a batch was written, before the MLflow run ended", "mlflow.tracking:MlflowClient.set_terminated", "before"),
+    "ended": Point("after an MLflow run ended, before the next one ended", "mlflow.tracking:MlflowClient.set_terminated", "after", 1),
+    "export": Point("when the export started", "sweeps.bundle.export:export_trial", "before"),
+    "copy": Point("while the winner's checkpoint was copied", "sweeps.bundle.write:copy_checkpoint", "half"),
+    "result": Point("after everything else, before the result was written", "sweeps.report:write", "before"),
 }
 
 
