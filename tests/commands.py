@@ -31,12 +31,12 @@ def mlflow_database() -> Path:
 
 
 def command(*args: object, module: Sequence[object] = ("sweeps.cli",), new_database: bool = False) -> subprocess.Popen:
-    """Start `sweeps ARGS`, the leader of a process group, with a Ray of its own if it needs one.
+    """Start `sweeps ARGS` in a new process group. If the command needs Ray, it starts its own.
 
     Args:
-        args: of the command line.
-        module: a module that runs in place of `sweeps`, and its arguments.
-        new_database: let `sweeps run` create MLflow's SQLite database. By default an empty one is there.
+        args: Arguments of the command line.
+        module: A module to run instead of `sweeps`, and its arguments.
+        new_database: True to let `sweeps run` create MLflow's SQLite database. By default, an empty database is copied, which is faster.
     """
     if args[:1] == ("run",) and not new_database:
         _copy_database(dict(pairwise(map(str, args))))
@@ -48,7 +48,10 @@ def command(*args: object, module: Sequence[object] = ("sweeps.cli",), new_datab
 
 
 def _copy_database(options: Mapping[str, str]) -> None:
-    """Put an empty database where a sweep with these options writes to MLflow, if that is a SQLite file in a folder that can be written."""
+    """Copy an empty database to the place where a sweep with these options writes to MLflow.
+
+    Nothing is copied if this place is not an SQLite file, if the file exists, or if its folder cannot be written.
+    """
     uri = options.get("--tracking-uri") or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None and "--dir" in options:
         uri = f"sqlite:///{options['--dir']}/mlflow.db"
@@ -60,10 +63,10 @@ def _copy_database(options: Mapping[str, str]) -> None:
 
 
 def invoke(*args: object) -> click.testing.Result:
-    """Run `sweeps ARGS` in this process and return its exit code and output.
+    """Run `sweeps ARGS` in this process, and return its exit code and output.
 
-    It saves the seconds in which a new process imports pandas, MLflow and scikit-learn, and with the fixture `clean_ray` the start of
-    Ray. An exception that the command line does not turn into a line fails the test.
+    This saves the time in which a new process imports pandas, MLflow and scikit-learn, and, with the fixture `clean_ray`, the time in
+    which Ray starts. The test fails if the command raises an exception that the command line does not print as a one-line error.
     """
     from sweeps.cli import main
 
@@ -73,7 +76,7 @@ def invoke(*args: object) -> click.testing.Result:
 
 
 def end_all() -> None:
-    """End the processes that a failed test left running. The processes of their Ray end with them."""
+    """Kill the commands that a failed test has left running. The processes of their Ray then end, too."""
     while _started:
         process = _started.pop()
         if process.poll() is None:
@@ -83,7 +86,7 @@ def end_all() -> None:
 
 
 def space_of(tmp_path: Path, loop: str, *, extra: str = "", limits: str = "max_trials: 4", x: str = "{uniform: [0.0, 1.0]}") -> Path:
-    """Write a space file with one of the loops of `tests.user_loops`, on a data set of scikit-learn."""
+    """Write a space file that uses a loop of `tests.user_loops` and a data set of scikit-learn."""
     file = tmp_path / "own.yaml"
     file.write_text(
         f"""\

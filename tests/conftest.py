@@ -1,4 +1,7 @@
-"""Fixtures for all tests: one local Ray per test process, a sweep written by an old version, and checks that nothing is left behind."""
+"""Fixtures for all tests.
+
+They start one local Ray for each test process, copy a sweep of an old version, and check that no test leaves processes or files behind.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first; the others keep their order."""
+    """Sort the tests: the files that take longest come first, and the other files keep their order."""
     places = {str(REPO / file): place for place, file in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
@@ -50,7 +53,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the last test of this process if the tests have left a process or a temporary file of sweeps behind.
 
-    The tests' temporary files go to a folder of this process. Ray's stay where they are: the path of a socket has 107 characters at most.
+    The tests write temporary files to a folder of this process. Ray's temporary files stay in the default folder, because the path of a
+    socket may have at most 107 characters.
     """
     base = tmp_path_factory.getbasetemp()  # before TMPDIR changes
     os.environ.setdefault("RAY_TMPDIR", tempfile.gettempdir())
@@ -84,9 +88,9 @@ def _ray_ends() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def local_ray(_ray_ends: None) -> Any:
-    """Return `ray`, connected to a local Ray of two CPUs that all tests of this process share.
+    """Return `ray`, connected to a local Ray with two CPUs that all tests of this process share.
 
-    Ray is started again if a test of another file shut it down. As for a sweep's own Ray, the processes that no test needs are left out.
+    If a test of another file has shut Ray down, Ray is started again. Processes of Ray that no test needs are not started.
     """
     import ray
 
@@ -106,11 +110,11 @@ def _mlflow_of_sweeps(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps: str) -> Iterator[Any]:
-    """Return `ray`, connected to the shared Ray. After the test, check that the CPUs, placement groups and actors of the test are gone.
+    """Return `ray`, connected to the shared Ray. After the test, check that the test's CPUs, placement groups and actors are gone.
 
-    A sweep in this process differs from one that a command starts in three ways, which save ten seconds a sweep:
-    it uses the shared Ray, it writes to one shared MLflow database from a thread, and it draws no figures for its report.
-    Tests of commands in processes of their own (`tests.commands.command`) have none of these differences.
+    With this fixture, a sweep in this process differs from a sweep that a command starts: it uses the shared Ray, writes to one shared
+    MLflow database from a thread, and draws no figures for its report. This saves ten seconds for each sweep. To test without these
+    differences, run a command in a separate process (`tests.commands.command`).
     """
     monkeypatch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
     monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda destination, errors: MlflowTracker(destination))
@@ -120,7 +124,7 @@ def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps
 
 
 class _NoFigures:
-    """Stand-in for `sweeps.report.Drawing`, whose process takes seconds to import Optuna and Matplotlib."""
+    """Stand-in for `sweeps.report.Drawing`. The real class starts a process that imports Optuna and Matplotlib, which takes seconds."""
 
     def __init__(self, *given: object):
         pass
@@ -131,7 +135,10 @@ class _NoFigures:
 
 @pytest.fixture
 def checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check exported bundles in this process, for tests of their other properties. A fresh process takes some seconds for a check."""
+    """Check exported bundles in this process instead of a new process, which takes some seconds.
+
+    Use this fixture in tests of other properties of bundles.
+    """
     from sweeps.bundle import check, write
 
     monkeypatch.setattr(write, "_check_in_fresh_process", lambda bundle, target: check.check(bundle))
@@ -139,7 +146,7 @@ def checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def old_sweep(tmp_path: Path) -> Path:
-    """Return the folder of a sweep of version 3d17d2a at another path than it had then; see tests/fixtures/README.md."""
+    """Copy a sweep of version 3d17d2a to a new path, and return its folder; see tests/fixtures/README.md."""
     with tarfile.open(Path(__file__).parent / "fixtures" / "sweep-3d17d2a.tar.gz") as packed:
         packed.extractall(tmp_path / "root", filter="data")
     (folder,) = (tmp_path / "root").iterdir()

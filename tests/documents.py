@@ -19,9 +19,9 @@ class Block:
     """A block of code.
 
     Attributes:
-        page: the path of the document in the repository.
-        language: the word behind the fence.
-        text: the code.
+        page: Path of the document in the repository.
+        language: Word after the opening fence.
+        text: The code.
     """
 
     page: str
@@ -34,8 +34,8 @@ class Document:
     """A Markdown file.
 
     Attributes:
-        path: in the repository; of a generated page the path that it has on the site, below `docs/`.
-        text: its Markdown.
+        path: Path in the repository. For a generated page, `docs/` and the page's path on the site.
+        text: The Markdown.
     """
 
     path: str
@@ -53,21 +53,21 @@ class Document:
 
     @cached_property
     def links(self) -> list[str]:
-        """The targets of links and pictures inside the repository."""
+        """Targets of links and pictures that are inside the repository."""
         prose = re.sub(r"`[^`\n]*`", "", self.prose)
         found = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r'(?:src|srcset|href)="([^"]+)"', prose)
         return [link for link in found if "://" not in link and not link.startswith("mailto:")]
 
     @cached_property
     def anchors(self) -> set[str]:
-        """The anchors that a link may name: of headings, as GitHub and mkdocs form them, and explicit ones."""
+        """The anchors that a link may name: explicit anchors, and the anchors that GitHub and mkdocs form from headings."""
         explicit = set(re.findall(r"\{ *#([\w-]+) *\}", self.text))
         headings = re.findall(r"^#+ (.+?)(?: *\{ *#[\w-]+ *\})?$", self.prose, re.MULTILINE)
         return explicit | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def written() -> Iterator[Document]:
-    """Yield the documents for readers that are files of the repository."""
+    """Yield the documents for readers that are files in the repository."""
     paths = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "reports").glob("*.md")]
     for path in sorted(paths):
         yield Document(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
@@ -90,18 +90,18 @@ BLOCKS = [block for document in MANUAL for block in document.blocks]
 
 
 def module_named(block: Block) -> str | None:
-    """Return the file name in the first line of a block of Python; None if it has none."""
+    """Return the file name in the first line of a Python block; None if this line has no file name."""
     found = re.match(r"# (\w+\.py)\n", block.text) if block.language == "python" else None
     return found[1] if found else None
 
 
 def is_space(block: Block) -> bool:
-    """Return whether a block is a whole space file."""
+    """Return whether a block is a complete space file."""
     return block.language == "yaml" and {"trainer", "space"} <= set(re.findall(r"^(\w+):", block.text, re.MULTILINE))
 
 
 def block_beginning(first_line: str) -> str:
-    """Return the text of the one block of the manual that begins with this line."""
+    """Return the text of the only block of the manual that starts with this line."""
     texts = {block.text for block in BLOCKS if block.text.startswith(first_line + "\n")}
     assert len(texts) == 1, f"{len(texts)} blocks begin with {first_line!r}"
     return texts.pop()

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test's own, from Debian's package, as an unprivileged user on a free port."""
+"""A PostgreSQL server for one test, from Debian's package. It runs as an unprivileged user on a free port."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PASSWORD = "s3cr3t-of-the-test"
 
 
 def binaries() -> Path | None:
-    """Where initdb and postgres are."""
+    """Return the folder that contains initdb and postgres."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     return found[-1].parent if found else None
 
 
 @contextlib.contextmanager
 def server() -> Iterator[str]:
-    """A server's URL, with the password in it, while it runs. Skips the test where PostgreSQL is not installed."""
+    """Run a server for the duration of the context, and yield its URL with the password. Skip the test if PostgreSQL is not installed."""
     bin = binaries()
     if bin is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")

@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 
 
 def titles() -> dict[str, str]:
-    """Return the title of each kind of actor's process. It follows the name of the actor's class."""
+    """Map each kind of actor to the title of its processes. Ray forms the title from the name of the actor's class."""
     from sweeps.data.data_actor import _DataActor
     from sweeps.execution.pool import _Pool
     from sweeps.execution.tune_runner import Runner
@@ -23,7 +23,7 @@ def titles() -> dict[str, str]:
 
 
 def actors(driver: psutil.Process, *kinds: str) -> list[psutil.Process]:
-    """Return the processes of actors below a driver: those of the given kinds, or all."""
+    """Return the processes of actors that are descendants of a driver. Without `kinds`, return all kinds of actors."""
     wanted = tuple(title for kind, title in titles().items() if not kinds or kind in kinds)
     found = []
     for process in driver.children(recursive=True):
@@ -34,12 +34,12 @@ def actors(driver: psutil.Process, *kinds: str) -> list[psutil.Process]:
 
 
 def actor_of(driver: psutil.Process, kind: str) -> psutil.Process | None:
-    """Return the first process of one kind of actor below a driver, or None."""
+    """Return the first process of one kind of actor that is a descendant of a driver; None if there is none."""
     return next(iter(actors(driver, kind)), None)
 
 
 def wait_until_clean(ray: Any) -> None:
-    """Wait until nothing of a sweep is left in this process's Ray: all CPUs are free, no placement group and no actor is there."""
+    """Wait until the sweep has released everything in this process's Ray: CPUs, placement groups and actors."""
     wait_until(lambda: ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = ray.util.placement_group_table()
     assert not [g for g in groups.values() if g["state"] != "REMOVED"], groups
@@ -47,7 +47,7 @@ def wait_until_clean(ray: Any) -> None:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of processes below this one, and of those anywhere that name a file in the tests' folder."""
+    """Return the command lines of this process's descendants, and of all processes whose command line names a file in the tests' folder."""
     me, found = psutil.Process(), {}
     below = {child.pid for child in me.children(recursive=True)}
     for process in psutil.process_iter():

@@ -1,4 +1,4 @@
-"""Training loops of imaginary users, for tests of whole sweeps. Latches are files in the folder that `config["latch"]` names."""
+"""Training loops for tests of whole sweeps. A latch is a file in the folder `config["latch"]` for which a loop waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _report(step: int, loss: float, save: bool = True) -> None:
 
 
 def _dies_in_a_copy(driver: int) -> None:
-    """From now on, who copies a checkpoint copies a half of it, and then the driver and this process are gone."""
+    """Replace the function that copies checkpoints: it writes half of the file, and then kills the driver and this process."""
     import pyarrow.fs
 
     def copy_files(source: str, target: str, **how: object) -> None:
@@ -43,7 +43,7 @@ def _start() -> int:
 
 
 def wait_for(latch: Path, timeout: float = 60) -> None:
-    """Hold the loop until a file is there."""
+    """Wait until a file exists."""
     deadline = time.monotonic() + timeout
     while not latch.exists():
         if time.monotonic() > deadline:
@@ -52,7 +52,10 @@ def wait_for(latch: Path, timeout: float = 60) -> None:
 
 
 def plain(config):
-    """Falls towards x, five steps. `tests.faults.crashing` may have it die in the middle of the third."""
+    """Report five steps that fall towards x.
+
+    `tests.faults.crashing` may kill the driver and this process in the middle of the third step.
+    """
     for step in range(_start() + 1, 6):
         if step == 3 and (driver := os.environ.get("DIE_IN_A_COPY")):
             _dies_in_a_copy(int(driver))
@@ -67,7 +70,7 @@ def no_checkpoint(config):
 
 
 def sized(config):
-    """Two things to be small, of which the one falls as the other grows."""
+    """Report a loss and a size. If one of them falls with x, the other grows."""
     import ray.train
 
     for step in range(1, 6):
@@ -104,7 +107,7 @@ def reports_unequally(config):
 
 
 def held(config):
-    """Reports twice, says so in a file, and goes on when told."""
+    """Report twice, create the file `NAME.two`, and wait for the file `go` before the next report."""
     import ray.train
 
     latch, name = Path(config["latch"]), ray.train.get_context().get_trial_name()
@@ -118,7 +121,7 @@ def held(config):
 
 
 def heavy(config):
-    """Like `held`, with a checkpoint of 4 MiB."""
+    """Train like `held`, but with checkpoints of 4 MiB."""
     import ray.train
 
     latch, name = Path(config["latch"]), ray.train.get_context().get_trial_name()
@@ -133,7 +136,7 @@ def heavy(config):
 
 
 def very_heavy(config):
-    """Two checkpoints of 300 MiB."""
+    """Report two checkpoints of 300 MiB each."""
     import ray.train
 
     for step in (1, 2):
@@ -145,7 +148,7 @@ def very_heavy(config):
 
 
 def grows(config):
-    """Takes more and more memory if it is told to, a gibibyte a second, until somebody acts."""
+    """If x is not 0, allocate a gibibyte of memory each second. Then report once."""
     import ray.train
 
     held = []
@@ -156,7 +159,7 @@ def grows(config):
 
 
 def load(folder):
-    """A constant model, and its folder's proof that it came from a checkpoint."""
+    """Return a model that predicts the loss in the checkpoint for every row."""
     state = json.loads(Path(folder, "state.json").read_text())
 
     class Constant:
@@ -169,7 +172,10 @@ def load(folder):
 
 
 def seeded(config):
-    """Five steps by the random state that was set for the trial; another way from the third on, once a file is there."""
+    """Report five steps that depend on the trial's random state.
+
+    If the file `changed` exists, the values from the third step on are different.
+    """
     import random
 
     import numpy as np
@@ -182,14 +188,14 @@ def seeded(config):
 
 
 def slow(config):
-    """`plain`, a third of a second long."""
+    """Train like `plain`, but take a third of a second."""
     for step in range(_start() + 1, 6):
         time.sleep(0.07)
         _report(step, config["x"] + 1 / step)
 
 
 def falls(config):
-    """Falls by x a step, six steps, from where its checkpoint stands."""
+    """Report six steps. Each step lowers the loss by x, starting from the loss in the checkpoint."""
     import ray.train
 
     step, loss = 0, 10.0
@@ -203,13 +209,16 @@ def falls(config):
 
 
 def forgets(config):
-    """Saves checkpoints, and begins anew all the same."""
+    """Save checkpoints, but always start at the first step."""
     for step in range(1, 7):
         _report(step, config["x"] + 1 / step)
 
 
 def images(kind="dataset", rows=60):
-    """Labeled images of 4 × 5 pixels, bright where the label is 1: as Ray Data's tensors, or a frame with an array in each cell."""
+    """Return labeled images of 4 × 5 pixels. Images with label 1 are brighter.
+
+    The result is a Ray Dataset with tensors, or a DataFrame with an array in each cell.
+    """
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -225,7 +234,7 @@ def images(kind="dataset", rows=60):
 
 
 def looks(config):
-    """Trains a layer of torch on images, and keeps what it answers for the check rows."""
+    """Train one layer of torch on images, and save the model's predictions for the check rows."""
     import numpy as np
     import ray.train
     import torch
@@ -249,7 +258,7 @@ def looks(config):
 
 
 def load_looks(folder):
-    """The model of `looks`; each cell that it is given must be an array."""
+    """Load the model of `looks`. The model checks that each cell of its input is an array."""
     import numpy as np
     import torch
 
@@ -267,7 +276,7 @@ def load_looks(folder):
 
 
 def load_named(folder):
-    """A model that answers with columns of its own names."""
+    """Return a model whose predictions have columns with their own names."""
     loss = json.loads(Path(folder, "state.json").read_text())["loss"]
 
     class Named:
@@ -278,7 +287,10 @@ def load_named(folder):
 
 
 def logs_to_mlflow(config):
-    """Five steps, logged to MLflow as a script would; fails for a large x. Leaves a run active, and a file on every rank."""
+    """Report five steps and log them to MLflow, as in a script.
+
+    The loop leaves a run active, and writes a file on every rank. It fails if x is above 0.9.
+    """
     import mlflow
     import ray.train
 
@@ -298,7 +310,7 @@ def logs_to_mlflow(config):
 
 
 def asks_for_its_folder(config):
-    """Asks for the trial's folder and writes nothing; says whether MLflow was imported for it."""
+    """Read the path of the trial's folder, write nothing, and report whether MLflow was imported."""
     import sys
 
     import ray.train

@@ -1,4 +1,4 @@
-"""Waiting for an event with a timeout, in place of sleeping and hoping."""
+"""Wait for an event, with a timeout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def wait_until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
-    """Poll until `condition()` is true and return it; fail the test, naming `what`, when it takes too long."""
+    """Poll until `condition()` is true, and return its value. If this takes too long, fail the test with a message that names `what`."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         if time.monotonic() > deadline:

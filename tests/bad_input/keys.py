@@ -1,4 +1,4 @@
-"""Bad input: keys that are not there, or stand where they cannot, and conditions."""
+"""Bad input: unknown keys, keys in a wrong place, and wrong conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: domains in the wrong place, and names of what is not there."""
+"""Bad input: domains in a wrong place, and names of things that do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: bounds, numbers, and what YAML 1.1 would have read."""
+"""Bad input: wrong bounds and numbers, and values that YAML 1.1 reads differently."""
 
 from __future__ import annotations
 

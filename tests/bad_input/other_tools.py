@@ -1,4 +1,4 @@
-"""Bad input: what users of other tools write, answered in our words."""
+"""Bad input: what users of other tools write. The answers show the form to write in sweeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: data that `run` refuses before Ray starts."""
+"""Bad input: data that `sweeps run` refuses before Ray starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: what is searched for and how, which checkpoints stay, variants of the data."""
+"""Bad input: objectives, search, scheduler, limits, checkpoints and variants of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: what is no space file, and what is typed wrong."""
+"""Bad input: files that are not space files, and wrong arguments on the command line."""
 
 from __future__ import annotations
 

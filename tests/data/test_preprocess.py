@@ -1,4 +1,7 @@
-"""Fitted chains: steps of Ray, scikit-learn and users; rows are independent; no cluster is needed to transform."""
+"""Fitted chains with steps of Ray, scikit-learn and users.
+
+A row's result does not depend on other rows, and a chain transforms rows without a Ray cluster.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def broken(df):
 
 
 class Means:
-    """An estimator that also learns from the label."""
+    """An estimator whose `fit` also uses the label."""
 
     def __init__(self, power=1):
         self.power = power
@@ -75,7 +78,7 @@ class Means:
 
 
 class Counted(Preprocessor):
-    """A preprocessor that uses methods of a Dataset that Ray's own preprocessors do not use."""
+    """A preprocessor that uses methods of Ray's Dataset that Ray's own preprocessors do not use."""
 
     def __init__(self, columns):
         super().__init__()
@@ -123,7 +126,7 @@ CHAINS = {
 
 @pytest.fixture(scope="module")
 def fitted(local_ray):
-    """All chains, each fitted once, pickled and unpickled."""
+    """Return all chains. Each chain was fitted once, pickled and unpickled."""
     return {name: pickle.loads(pickle.dumps(fit_chain(chain, table(), "y"))) for name, chain in CHAINS.items()}
 
 

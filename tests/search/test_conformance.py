@@ -1,4 +1,4 @@
-"""Our samplers and schedulers pass the suites that we ship for the users' own."""
+"""The built-in samplers and schedulers pass the conformance suites that users can run on theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of Ray's preprocessors against the Ray that is installed."""
+"""Compare the table of Ray's preprocessors with the installed version of Ray."""
 
 from __future__ import annotations
 

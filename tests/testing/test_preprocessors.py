@@ -1,4 +1,4 @@
-"""Steps pass the suite that users subclass for theirs, and a faulty step does not."""
+"""The built-in steps pass the conformance suite for preprocessors, and a faulty step fails it."""
 
 from __future__ import annotations
 

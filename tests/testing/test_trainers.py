@@ -1,4 +1,4 @@
-"""Our trainers pass the suite that users subclass for theirs."""
+"""The built-in trainers pass the conformance suite for trainers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trackers of sweeps pass the conformance suite that users get."""
+"""The built-in trackers pass the conformance suite that users can run on theirs."""
 
 from __future__ import annotations
 

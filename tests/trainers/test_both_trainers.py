@@ -1,4 +1,4 @@
-"""What every trainer of ours promises, for each task: reports, resuming, the best step, determinism, a clean stop."""
+"""Properties that both built-in trainers have, for each task: reports, resuming, the best step, determinism, and stopping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loaded booster answers few rows by another way than many; to the bit the same."""
+"""A loaded XGBoost model predicts few rows in another way than many rows. Both ways give exactly the same results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our trainers are `sweeps.trainers`: a project may have a package `trainers` of its own."""
+"""The built-in trainers are imported as `sweeps.trainers`, so a project may have its own package `trainers`."""
 
 from __future__ import annotations
 

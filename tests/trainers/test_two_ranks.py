@@ -1,4 +1,4 @@
-"""Two ranks for real, DDP and XGBoost's collective, in two processes that no Ray started."""
+"""Train on two ranks with DDP and XGBoost's collective, in two processes without Ray."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _halves(task, rank):
 
 
 def _rank(rank, port, tracker, folder, answers):
-    """Every task twice with each trainer inside one warm process."""
+    """Run every task twice with each trainer in one process."""
     import torch
     import xgboost as xgb
 
