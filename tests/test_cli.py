@@ -63,7 +63,7 @@ def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
     text = terminal.format_result(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
     assert "has no `load`" in text
     text = terminal.format_result(
-        result(bundle=None, notes=("2 trials failed; the first, 0001: ZeroDivisionError",), reason="limits.timeout")
+        result(bundle=None, notes=("2 trials failed; the error of the first one, trial 0001: ZeroDivisionError",), reason="limits.timeout")
     )
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
@@ -106,7 +106,7 @@ def test_json_leaves_out_empty_keys():
         (["run", "absent.yaml"], 2, "absent.yaml"),
         (["export", "absent"], 2, "is neither a sweep's folder nor"),
         (["predict", "absent", "rows.csv"], 2, "absent: is neither a bundle, a sweep's folder nor"),
-        (["predict", "absent/bundle", "rows.csv"], 2, "rows.csv: there is no such file"),
+        (["predict", "absent/bundle", "rows.csv"], 2, "rows.csv: the file does not exist"),
         (["serve", "latest"], 2, "latest: is neither a bundle, a sweep's folder nor"),
         (["run"], 2, "Missing argument"),
         (["rnu"], 2, "No such command"),
@@ -124,7 +124,7 @@ def test_a_winner_that_cannot_be_exported_is_still_shown(monkeypatch, tmp_path):
     from sweeps.core.errors import BundleError
 
     def run(*args, **named):
-        error = BundleError("/runs/x-1/bundle: not written: OSError: cannot load this")
+        error = BundleError("/runs/x-1/bundle: the bundle was not written: OSError: cannot load this")
         error.result = result(bundle=None)
         raise error
 

@@ -336,7 +336,7 @@ def test_a_bundle_is_served_on_a_cluster_which_is_left_as_it_was(two_nodes, tmp_
     with exported(tmp_path, "cluster") as (path, kept):
         process, url = started(path, "--address", address, "--replicas", "2", "--port", str(free_port()))
         assert [row["probability_yes"] for row in post(url, rows(kept["raw"]))] == pytest.approx(kept["expected"], rel=1e-12)
-        assert refused().startswith("--address: Ray Serve is already running on this cluster")
+        assert refused().startswith("--address: Ray Serve already runs on this cluster")
         assert len(post(url, rows(kept["raw"]))) == 6
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, process.stderr.read()

@@ -132,15 +132,20 @@ def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(quic
     first, said = exported()
     digest = (first / "manifest.sha256").read_text().split()[0]
     assert first == Path(result["dir"], "exports", result["best"]["trial"]) and said[0] == f"SHA-256 of its manifest: {digest}"
-    assert said[1].startswith("registered tumours version 1, of run ") and said[2] == "alias champion is set to version 1"
+    assert (
+        said[1].startswith("registered this bundle as tumours version 1, for the MLflow run ")
+        and said[2] == "alias champion now refers to version 1"
+    )
     _, said = exported("--trial", worse)
-    assert said[2].startswith("alias champion stays at version 1: valid-logloss ") and said[2].endswith("no better; --force moves it")
+    assert said[2].startswith("alias champion stays at version 1: valid-logloss ") and said[2].endswith(
+        "is not better; to move the alias anyway, use --force"
+    )
     again, said = exported()
     assert again == first, "what lies there is taken again"
-    assert said[1:] == ["tumours version 1 is this bundle already", "alias champion is at version 1 already"]
+    assert said[1:] == ["this bundle is already registered as tumours version 1", "alias champion already refers to version 1"]
     assert exported("--trial", worse, "--force")[1][1:] == [
-        "tumours version 2 is this bundle already",
-        "alias champion moves from version 1 to 2: --force",
+        "this bundle is already registered as tumours version 2",
+        "alias champion moved from version 1 to version 2: because of --force",
     ]
     client = MlflowClient(result["mlflow"]["tracking_uri"])
     champion, was = client.get_model_version_by_alias("tumours", "champion"), client.get_model_version("tumours", "1")

@@ -232,7 +232,10 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
 
     done = subprocess.run(["bash", "-ec", made], timeout=400, **shell)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "registered big_tip version 1" in done.stderr + done.stdout and "alias champion is set to version 1" in done.stderr + done.stdout
+    assert (
+        "registered this bundle as big_tip version 1" in done.stderr + done.stdout
+        and "alias champion now refers to version 1" in done.stderr + done.stdout
+    )
 
     assert "8000" in serve and "8000" in asked
     process = subprocess.Popen(["bash", "-ec", f"exec {serve.replace('8000', port)}"], **shell)

@@ -44,11 +44,11 @@ def check(folder: Path) -> None:
     rows = pd.read_parquet(folder / DATA_FOLDER / CHECK_ROWS)
     got = model.predict(rows)
     if len(got) != len(rows):
-        raise BundleError(f"it predicts {len(got)} rows for {len(rows)} input rows")
+        raise BundleError(f"the bundle predicts {len(got)} rows for {len(rows)} input rows")
     if manifest.checked:
         expected = label_output(manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index)
         if (text := describe_difference(expected, got)) is not None:
-            raise BundleError(f"its predictions differ from those in training: {text}")
+            raise BundleError(f"the bundle's predictions differ from the predictions in training: {text}")
 
 
 def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None:
@@ -62,7 +62,7 @@ def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None
         Text with the largest difference and the first row that differs, or None if every bit is equal. NaN equals NaN.
     """
     if list(expected.columns) != list(got.columns):
-        return f"the columns were {', '.join(expected.columns)} and are {', '.join(map(str, got.columns))}"
+        return f"the columns were {', '.join(expected.columns)} and are now {', '.join(map(str, got.columns))}"
     got = got.set_axis(expected.index)
     unequal = (expected != got) & ~(expected.isna() & got.isna())
     rows = unequal.any(axis=1).to_numpy()
@@ -73,7 +73,7 @@ def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None
     row = int(rows.argmax())
     name = expected.columns[unequal.iloc[row]][-1]
     count = f"{rows.sum()} of {len(rows)} rows differ, by {gaps.to_numpy().max(initial=0.0):.3g} at most"
-    return f"{count}; the first is row {row}: `{name}` was {expected[name].iloc[row]} and is {got[name].iloc[row]}"
+    return f"{count}; in the first of these rows, row {row}, `{name}` was {expected[name].iloc[row]} and is now {got[name].iloc[row]}"
 
 
 def import_pyfunc() -> ModuleType:

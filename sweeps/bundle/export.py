@@ -132,15 +132,16 @@ def _model_to_export(
     trial_id = format_trial_id(number)
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     if checkpoint is None:
-        return None, 0, f"trial {trial_id} reported no checkpoint: nothing to export"
+        return None, 0, f"trial {trial_id} cannot be exported, because it reported no checkpoint"
     source = SweepFolder(folder).trial(trial_id) / Path(checkpoint.path).name  # the sweep's folder may have been moved
     refuse_special_files(source)
     if not source.is_dir():
-        return None, 0, f"trial {trial_id}'s {'latest checkpoint' if latest else 'checkpoint'} was deleted: nothing to export"
+        deleted = "latest checkpoint" if latest else "checkpoint"
+        return None, 0, f"trial {trial_id} cannot be exported, because its {deleted} was deleted"
     step, value, note = checkpoint.best_step, study_store.value_at(number, checkpoint.best_step), ""
     if step != result.best_step and value == value and value != study_store.value_at(number, result.best_step or 0):
-        reason = "" if latest else f", because the loop saved no checkpoint at its best step {result.best_step}"
-        note = f"exported the model of step {step} ({value:.6g}){reason}"
+        reason = "" if latest else f", because the loop saved no checkpoint at the trial's best step, {result.best_step}"
+        note = f"exported the model of step {step} (value {value:.6g}){reason}"
     return source, step, note
 
 
@@ -213,9 +214,9 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
     except Exception as e:
         if not metrics.is_function(metric):
             raise
-        return None, f"no test score: `{metric}` raised {type(e).__name__}: {e}"
+        return None, f"no test score: the metric `{metric}` raised {type(e).__name__}: {e}"
     if value is None:
-        return None, f"no test score: `{metric}` is the loop's own metric, and sweeps cannot compute it"
+        return None, f"no test score: only the loop computes the metric `{metric}`, so sweeps cannot compute it on the test rows"
     return value, None
 
 
@@ -228,7 +229,9 @@ def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
     try:
         return references.resolve(load)(str(source)).predict(rows)
     except Exception as e:
-        raise BundleError(f"trial {trial.id} cannot be exported: `{load}` or its model raised {type(e).__name__}: {e}") from e
+        raise BundleError(
+            f"trial {trial.id} cannot be exported: `{load}`, or the model that it returned, raised {type(e).__name__}: {e}"
+        ) from e
 
 
 def described(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
@@ -308,14 +311,16 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
         front = ", ".join(format_trial_id(n) for n in study_store.front()) or "nothing"
         raise InputError(
             Problem(
-                "--trial", f"is required because the sweep has several objectives; name a trial, or use --pareto for the front: {front}"
+                "--trial",
+                "is required, because the sweep has several objectives; give the id of a trial, or use --pareto for "
+                f"the Pareto front: {front}",
             )
         )
     best = study_store.winner()
     if best is None:
         saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
-        more = f"; use --trial with one that has a checkpoint: {', '.join(saved[:8])}" if saved else ""
-        raise InputError(Problem("export", f"no trial of this sweep is complete with a value{more}"))
+        more = f"; use --trial with the id of a trial that has a checkpoint: {', '.join(saved[:8])}" if saved else ""
+        raise InputError(Problem("export", f"this sweep has no completed trial with a value of the objective{more}"))
     return best
 
 
@@ -334,7 +339,7 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
     numbers = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
     if not numbers:
         what = "its latest checkpoint" if latest else "a checkpoint"
-        raise InputError(Problem("--top", f"no trial of this sweep is complete with a value and {what}"))
+        raise InputError(Problem("--top", f"this sweep has no completed trial with a value of the objective and {what}"))
     return numbers[:count]
 
 
@@ -351,10 +356,10 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
     """
     if len(study_store.objectives.objectives) == 1:
         one = study_store.objectives.objectives[0].metric
-        raise InputError(Problem("--pareto", f"needs several objectives, but this sweep has one, `{one}`; use --top K"))
+        raise InputError(Problem("--pareto", f"needs several objectives, but this sweep has only one, `{one}`; use --top K instead"))
     front, results = study_store.front(), study_store.results()
     if not front:
-        raise InputError(Problem("--pareto", "no trial of this sweep is complete with a value of every objective"))
+        raise InputError(Problem("--pareto", "this sweep has no completed trial with a value of every objective"))
     if short := [format_trial_id(n) for n in front if not _saved(study_store, n, results[n], latest)]:
         what = "latest checkpoint" if latest else "checkpoint"
         raise InputError(Problem("--pareto", f"the {what} of trial {', '.join(short)} is missing; use --trial to export another trial"))

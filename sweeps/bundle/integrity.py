@@ -95,7 +95,7 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
             raise IntegrityError(f"{bundle}: {file.name} is missing")
         _require_file(bundle, file.name)
     if digest.read_bytes() != f"{sha256(manifest)}  {MANIFEST}\n".encode():
-        raise IntegrityError(f"{bundle}: {MANIFEST} is not the file that was exported: {DIGEST} does not hold its SHA-256")
+        raise IntegrityError(f"{bundle}: {MANIFEST} is not the file that was exported: its SHA-256 differs from the SHA-256 in {DIGEST}")
     try:
         listed = {str(name): str(sha) for name, sha in json.loads(manifest.read_bytes())["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as e:
@@ -106,7 +106,9 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
             raise IntegrityError(f"{bundle}: {name} is missing")
         _require_file(bundle, name)
         if sha256(bundle / name) != listed[name]:
-            raise IntegrityError(f"{bundle}: {name} is not the file that was exported: its SHA-256 differs from the manifest's")
+            raise IntegrityError(
+                f"{bundle}: {name} is not the file that was exported: its SHA-256 differs from the SHA-256 in the manifest"
+            )
     for name in sorted(present - set(listed)):
         if name not in IGNORED_FILES:
             raise IntegrityError(f"{bundle}: {name} was added after the export: the manifest does not list it")
@@ -147,8 +149,8 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
     for name, digest in listed.items():
         if (other := _imported_from(name)) is not None and not other.is_relative_to(code) and sha256(other) != digest:
             raise IntegrityError(
-                f"{bundle}: {name} cannot be used: this process has imported another module of that name, {other}; "
-                "load the bundle in a process of its own"
+                f"{bundle}: {name} cannot be used, because this process has already imported another module of the same name, {other}; "
+                "load the bundle in a new process"
             )
 
     def finder(path: str) -> Any:

@@ -134,9 +134,9 @@ def require_bundle(folder: Path) -> None:
         InputError: the folder has no manifest, or does not exist.
     """
     if not folder.is_dir():
-        raise InputError(Problem(str(folder), "there is no such folder"))
+        raise InputError(Problem(str(folder), "the folder does not exist"))
     if not (folder / FILE).is_file():
-        raise InputError(Problem(str(folder), f"not a bundle: it has no {FILE}"))
+        raise InputError(Problem(str(folder), f"is not a bundle, because the folder has no {FILE}"))
 
 
 def hash_files(bundle: Path) -> dict[str, str]:

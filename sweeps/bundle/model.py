@@ -177,7 +177,7 @@ def _check_length(output: Any, rows: int) -> Any:
     """Check that a model's output has one entry for each row, and return the output. Outputs other than frames become arrays."""
     output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
     if output.ndim and len(output) != rows:
-        raise ValueError(f"predict returned {len(output)} outputs for {rows} rows")
+        raise ValueError(f"`predict` of the model returned {len(output)} outputs for {rows} rows, but must return one output for each row")
     return output
 
 
@@ -202,7 +202,7 @@ def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
         BundleError: the output is a single value instead of one value for each row.
     """
     if not output.ndim:
-        raise BundleError(f"predict returned one value for {len(index)} rows")
+        raise BundleError(f"`predict` of the model returned a single value for {len(index)} rows, but must return one value for each row")
     if isinstance(output, pd.DataFrame):
         return output.set_axis(index)
     if output.ndim == 2:
@@ -276,9 +276,9 @@ def load_verified(path: Path) -> Bundle:
         model = references.resolve(manifest.load)(str(data / MODEL_FOLDER))
     except Exception as e:  # a user's loader may raise anything
         message = str(e) if isinstance(e, references.RefError | ImportError) else f"{type(e).__name__}: {e}"
-        raise BundleError(f"{path}: cannot be loaded: {message}; it was made with {', '.join(manifest.requirements)}") from e
+        raise BundleError(f"{path}: cannot be loaded: {message}; the bundle was made with {', '.join(manifest.requirements)}") from e
     if not callable(getattr(model, "predict", None)):
-        raise BundleError(f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no predict(DataFrame)")
+        raise BundleError(f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no method predict(DataFrame)")
     return Bundle(path, manifest, model, fitted)
 
 
@@ -312,12 +312,14 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
     names = np.empty(k, dtype=object)
     names[:] = manifest.classes
     if output.ndim == 1 and output.dtype.kind in "iub":
-        _check_shape(manifest, len(output) == len(index) and bool(((output >= 0) & (output < k)).all()), output, f"codes 0 to {k - 1}")
+        _check_shape(
+            manifest, len(output) == len(index) and bool(((output >= 0) & (output < k)).all()), output, f"class codes from 0 to {k - 1}"
+        )
         return pd.DataFrame({"prediction": _decode_classes(names, output.astype(np.int64))}, index=index)
     if manifest.task == "binary" and output.ndim == 1:
         second = output.astype(np.float64)
         output = np.stack([1.0 - second, second], axis=1)
-    _check_shape(manifest, output.shape == (len(index), k), output, f"({len(index)}, {k})")
+    _check_shape(manifest, output.shape == (len(index), k), output, f"shape ({len(index)}, {k})")
     # With two classes at 0.5 each, argmax chooses the first class, as XGBoost's `error` does
     frame = {"prediction": _decode_classes(names, output.argmax(axis=1))}
     frame |= {f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}
@@ -331,5 +333,5 @@ def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:
 
 def _check_shape(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -> None:
     if not holds:
-        shape = f"shape {output.shape}, {output.dtype}"
-        raise BundleError(f"`{manifest.load}`: predict returned {shape}; for a {manifest.task} label it must be {wanted}")
+        shape = f"an array of {output.dtype} with shape {output.shape}"
+        raise BundleError(f"`{manifest.load}`: `predict` returned {shape}, but for a {manifest.task} label the array must have {wanted}")

@@ -88,17 +88,17 @@ def _check_files(source: str | Path, target: str | Path | None) -> None:
         _is_parquet(target)
     if isinstance(target, Path):
         if not target.parent.is_dir():
-            raise InputError(Problem(str(target), f"there is no folder {target.parent}"))
+            raise InputError(Problem(str(target), f"the folder {target.parent} does not exist"))
         if target.is_dir():
-            raise InputError(Problem(str(target), "is a folder"))
+            raise InputError(Problem(str(target), "is a folder, but must be a file"))
     try:
         file_type = system.get_file_info(path).type
     except OSError as e:
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
     if file_type != fs.FileType.File:
-        raise InputError(Problem(str(source), "there is no such file"))
+        raise InputError(Problem(str(source), "the file does not exist"))
     if target is not None and _is_same_file(source, target):
-        raise InputError(Problem(str(target), "is the input file, which would be overwritten; name another file with -o"))
+        raise InputError(Problem(str(target), "is the input file, and would be overwritten; name another output file with -o"))
 
 
 def _is_parquet(path: str | Path) -> bool:
@@ -197,7 +197,9 @@ def _predict_distributed(loaded: Bundle, source: str | Path, workers: int) -> It
     from sweeps.bundle import distributed_predict
 
     if not _is_parquet(source):
-        raise InputError(Problem(f"--workers {workers}", f"needs Parquet, and {source} is CSV; convert it, or leave --workers out"))
+        raise InputError(
+            Problem(f"--workers {workers}", f"needs a Parquet file, but {source} is a CSV file; convert the file, or leave the option out")
+        )
     system, path = _filesystem(source)
     try:
         with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
@@ -281,7 +283,9 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
         return spool
     except OSError as e:
         where = tempfile.tempdir or "the temporary folder"  # `tempdir` is None if no folder can be used; the error lists all folders
-        hint = "predictions are stored there until all are made; set $TMPDIR to another folder, or name a file with -o"
+        hint = (
+            "this folder stores the predictions until the last one is made; set $TMPDIR to another folder, or name an output file with -o"
+        )
         raise InputError(Problem(str(where), f"cannot be written: {first_line(e)}; {hint}")) from e
 
 

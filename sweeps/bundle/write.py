@@ -89,9 +89,11 @@ def write_bundle(
         BundleError: the bundle cannot be written, does not load in a fresh process, or predicts other values. No new files remain.
     """
     if target.exists() and not (target / manifest.FILE).is_file():
-        raise BundleError(f"{target}: exists and is not a bundle, so it is not replaced")
+        raise BundleError(f"{target}: already exists and is not a bundle, so sweeps does not replace it; name another folder")
     if raw is not None and expected is not None and len(expected) != len(raw):
-        raise BundleError(f"{target}: must have one expected prediction for each row, got {len(expected)} for {len(raw)} rows")
+        raise BundleError(
+            f"{target}: there must be one expected prediction for each row, but there are {len(expected)} for {len(raw)} rows"
+        )
     about = {
         "load": load,
         "label": label,
@@ -151,7 +153,9 @@ def _save_model(bundle: Path, target: Path, facts: Manifest, raw: pd.DataFrame |
                 pip_requirements=facts.requirements,
             )
     except Exception as e:
-        raise BundleError(f"{target}: not written: MLflow cannot save it: {type(e).__name__}: {first_line(e)}") from e
+        raise BundleError(
+            f"{target}: the bundle was not written, because MLflow cannot save it: {type(e).__name__}: {first_line(e)}"
+        ) from e
     finally:
         logger.setLevel(level)
 
@@ -297,7 +301,10 @@ def _check_in_fresh_process(bundle: Path, target: Path) -> None:
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        raise BundleError(f"{target}: not written: loading and predicting in a fresh process took over {CHECK_TIMEOUT:.0f} s") from None
+        problem = f"loading the bundle and predicting in a new process took more than {CHECK_TIMEOUT:.0f} s"
+        raise BundleError(f"{target}: the bundle was not written: {problem}") from None
     if done.returncode:
         output = done.stderr.strip() or f"exit code {done.returncode}"
-        raise BundleError(f"{target}: not written: {output.splitlines()[-1]}") from RuntimeError(output)
+        raise BundleError(
+            f"{target}: the bundle was not written, because its check in a new process failed: {output.splitlines()[-1]}"
+        ) from RuntimeError(output)

@@ -87,7 +87,7 @@ def run(
             raise
         _remove_folder(folder, new_root)  # No trial has run yet, so nothing is lost.
         if isinstance(e, OSError):
-            raise InputError(Problem("--dir", f"{root}: cannot be written to: {e.strerror}")) from e
+            raise InputError(Problem("--dir", f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder")) from e
         raise
 
 
@@ -178,7 +178,9 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
     refuse_invalid_result(folder)
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         place = origin.get("storage") or "the sweep's folder"
-        raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is; it is in {place}"))
+        raise InputError(
+            Problem("--storage", f"the study of this sweep is in {place}, not in {without_password(storage)}; leave the option out")
+        )
     refuse_links(folder)
     refuse_untrusted(folder, trust)
     return origin
@@ -205,7 +207,7 @@ def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
         InputError: MLflow has no store for the URI, or a URI is given although the space file does not list MLflow.
     """
     if given and not has_mlflow:
-        text = "is for MLflow, which `trackers` in the space file does not list; add `mlflow` there"
+        text = "sets where MLflow records, but `trackers` in the space file does not list `mlflow`; add `mlflow` to `trackers`"
         raise InputError(Problem("--tracking-uri", text))
     uri, place = (given, "--tracking-uri") if given else (os.environ.get("MLFLOW_TRACKING_URI"), "MLFLOW_TRACKING_URI")
     if not uri or not has_mlflow:

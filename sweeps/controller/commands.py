@@ -89,7 +89,7 @@ def parse(text: str | bytes) -> Command:
     try:
         return _COMMAND.validate_json(text)
     except ValidationError as e:
-        raise CommandError(f"it is not a command: {e.errors()[0]['msg']}") from None
+        raise CommandError(f"it does not contain a valid command: {e.errors()[0]['msg']}") from None
 
 
 def send(folder: Path, command: Command) -> Path:
@@ -137,12 +137,15 @@ class CommandQueue:
                 self._ignore(file.name, f"the file {file}", e)
                 continue
             if not isinstance(command, Enqueue) and int(file.name.partition("-")[0]) < self._started_ns:
-                log.warning("%s was sent before this process started, and is dropped", command)
+                log.warning(
+                    "the command %s is ignored, because it was sent before this process started; if it is still needed, send it again",
+                    command,
+                )
             else:
                 try:
                     handle(command)
                 except CommandError as e:
-                    log.warning("%s cannot be carried out: %s", command, e)
+                    log.warning("the command %s cannot be carried out: %s", command, e)
             file.unlink(missing_ok=True)
 
     def _ignore(self, name: str, description: str, reason: object) -> None:
@@ -155,7 +158,7 @@ class CommandQueue:
         try:
             own = self._folder.lstat()
             if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid():
-                raise PermissionError(f"{self._folder} must be a folder of this user")
+                raise PermissionError(f"{self._folder} must be a folder, and must belong to the user who runs the sweep")
             names = sorted(os.listdir(self._folder))
         except FileNotFoundError:
             return
@@ -167,7 +170,11 @@ class CommandQueue:
             if _NAME.fullmatch(name):
                 yield self._folder / name
             else:
-                self._ignore(name, f"the file {self._folder / name}", "its name is not the name of a command file")
+                self._ignore(
+                    name,
+                    f"the file {self._folder / name}",
+                    "the name of a command file must be TIME-PROCESS.json, with 20 digits for the time",
+                )
 
 
 def _read(file: Path) -> bytes:
@@ -183,8 +190,8 @@ def _read(file: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise CommandError("it is not a regular file")
         if status.st_uid != os.getuid():
-            raise CommandError("it belongs to another user")
+            raise CommandError("it belongs to another user, not to the user who runs the sweep")
         data = opened.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise CommandError(f"it has more than {MAX_BYTES} bytes")
+        raise CommandError(f"a command may have at most {MAX_BYTES} bytes")
     return data

@@ -110,15 +110,15 @@ def result_notes(
     lines = []
     if failures:
         number, first, error = _describe_failures(counts, failures)
-        lines.append(f"{number} failed; {first}: {error.splitlines()[-1]} (tracebacks: sweep.log)")
+        lines.append(f"{number} failed; the error of {first}: {error.splitlines()[-1]} (all tracebacks are in sweep.log)")
     if best is not None and not best.feasible:
         unreported = [c.metric for c in constraints if c.metric not in best.metrics]
-        never = f", and it never reported {', '.join(unreported)}" if unreported else ""
+        never = f"; this trial never reported {', '.join(unreported)}" if unreported else ""
         broken = ", ".join(map(str, constraints))
         lines.append(f"no trial meets the constraints ({broken}); the result is the best trial that violates them{never}")
     if front:
-        how = "export one trial with `sweeps export --trial ID`, or the Pareto front with --pareto"
-        lines.append(f"several objectives: no bundle was written; {how}")
+        how = "`sweeps export --trial ID` exports one trial, and `sweeps export --pareto` exports the Pareto front"
+        lines.append(f"no bundle was written, because the sweep has several objectives; {how}")
     return tuple(lines)
 
 
@@ -133,18 +133,29 @@ def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], r
     """
     if failures:
         number, first, error = _describe_failures(counts, failures)
-        return SweepFailed(f"{number} failed, and no trial has a value; {first}:\n{error}\n\nfolder  {folder}")
+        return SweepFailed(
+            f"{number} failed, and no trial has a value of the objective; the error of {first}:\n{error}\n\nfolder  {folder}"
+        )
     if reason != "interrupted":
         limit = str(reason).partition(":")[0]
-        hint = f"\nto continue with a higher limit: {resume_command(folder)} --set {limit}=..." if limit.startswith("limits.") else ""
-        return SweepFailed(f"no trial has a value ({reason or 'no trial ran'})\n\nfolder  {folder}{hint}")
+        hint = (
+            f"\nto continue the sweep with a higher limit: {resume_command(folder)} --set {limit}=..."
+            if limit.startswith("limits.")
+            else ""
+        )
+        why = f"the sweep ended because of {reason}" if reason else "no trial ran"
+        return SweepFailed(f"no trial has a value of the objective ({why})\n\nfolder  {folder}{hint}")
     return None
 
 
 def _describe_failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
     """Return three texts: the number of failed trials, the name of the first trial that failed, and its traceback."""
     trial, error = failures[0]
-    return ("1 trial", trial, error) if counts["failed"] == 1 else (f"{counts['failed']} trials", f"the first, {trial}", error)
+    return (
+        ("1 trial", f"trial {trial}", error)
+        if counts["failed"] == 1
+        else (f"{counts['failed']} trials", f"the first one, trial {trial}", error)
+    )
 
 
 def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> bool:
@@ -164,5 +175,5 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
 def nothing_left_note(reason: str | None) -> str:
     """Return the note for a resume that has no work left. The note says why the sweep ended, and how the user can continue the sweep."""
     if reason:
-        return f"nothing is left to do: the sweep ended by {reason}; to change a limit, add --set limits.KEY=VALUE"
+        return f"nothing is left to do: the sweep has ended ({reason}); to continue with another limit, add --set limits.KEY=VALUE"
     return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"

@@ -249,7 +249,9 @@ class SweepController:
         if step <= live.decided_rung or (live.checkpoint is not None and live.checkpoint.step == step):
             return True
         name = self.space.scheduler.name
-        error = f"{name} needs a checkpoint with the report at every rung; trial {trial} reported none at step {step}"
+        rule = f"the scheduler {name} needs a checkpoint with the report at each rung"
+        todo = "pass a checkpoint to `report` whenever `sweeps.trial.current().checkpoint_due` is true"
+        error = f"{rule}, but trial {trial} reported step {step} without a checkpoint; {todo}"
         if not self.search.budget.ended:  # Every other trial would fail in the same way.
             self.refuse(InputError(Problem("scheduler.name", error)))
             return False
@@ -325,7 +327,7 @@ class SweepController:
 
     def _restart_trials(self) -> None:
         """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints."""
-        log.warning("the pool's process was lost; %d trials continue from their checkpoints", len(self.running))
+        log.warning("the process of the worker pool died and was restarted; %d trials continue from their checkpoints", len(self.running))
         self._configure_pool()
         if self.reason is not None:
             self.pool.interrupt.remote(State.RUNNING)
@@ -337,7 +339,9 @@ class SweepController:
         if trial in self.running:
             limit = self.space.limits.max_failures
             self.pool.cancel.remote(trial)
-            self._finish(trial, State.FAIL, f"the trial's runner died more often than limits.max_failures ({limit})")
+            self._finish(
+                trial, State.FAIL, f"the Ray process that follows this trial died more often than `limits.max_failures` allows ({limit})"
+            )
 
     # End trials and the sweep
 
@@ -352,7 +356,7 @@ class SweepController:
         if state is State.RUNNING:
             return
         if ranking.should_abort(self.search.budget.ended[self._earlier_ended :]):
-            self.stop(f"the first {ranking.ABORT_AFTER_FAILURES} trials to end have all failed", State.RUNNING)
+            self.stop(f"the first {ranking.ABORT_AFTER_FAILURES} trials that ended have all failed", State.RUNNING)
         else:
             self._check_budgets()
 

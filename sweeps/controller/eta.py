@@ -103,7 +103,7 @@ def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Se
         if not running or (interval is None and not paces_known):
             return None
         seconds = max(r.time_left(interval[0] * at_once if interval else 0.0) for r in running)
-        how = f"the last {len(running)} trials at their own pace" if len(running) > 1 else "the last trial at its own pace"
+        how = f"from the pace of the last {len(running)} trials" if len(running) > 1 else "from the pace of the last trial"
     elif interval is None:
         return None
     else:
@@ -114,7 +114,7 @@ def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Se
         longest = max(end - begin for begin, end in ended[-count:])
         tail = max(0.0, longest - every * at_once) * (1 - 1 / at_once) / 2
         seconds = max([not_started * every + sum(rests) / at_once + tail, *rests])
-        how = f"{unfinished} trials to go, one every {_seconds_text(every)} s (the last {count})"
+        how = f"{unfinished} trials left, one every {_seconds_text(every)} s (mean of the last {count} trials)"
     if seconds < 1 and not paces_known:  # The last trial already takes longer than the usual trial.
         return None
     return TimeLeft(max(1.0, seconds), how)

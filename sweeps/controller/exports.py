@@ -114,10 +114,14 @@ class _Export:
 
         if not SweepFolder(folder).journal.is_file() and storage.place_of(folder) is None:
             storage.check_trial_count(folder)
-            raise InputError(Problem(str(folder), "is not a sweep's folder: no study in it"))
+            raise InputError(Problem(str(folder), "is not a sweep's folder, because it has no study"))
         space, roots = saved_space(folder)
         if refit and not space.data.given:
-            raise InputError(Problem("--refit", "needs the rows of train and valid, but the space file has no `data`"))
+            raise InputError(
+                Problem(
+                    "--refit", "trains on the rows of train and valid, which sweeps knows only if the space file has the section `data`"
+                )
+            )
         refuse_links(folder)
         if not refit and space.trainer.load is not None:
             refuse_untrusted(folder, trust)
@@ -144,7 +148,7 @@ class _Export:
         existing = {number for number, target in targets.items() if os.path.lexists(target)}
         reused = {n for n in existing if again and output is None and holds_model(targets[n], self.refit, *self._step_and_value(n))}
         for number in existing - reused:
-            raise InputError(Problem("--output", f"{targets[number]} exists; name another folder with -o"))
+            raise InputError(Problem("--output", f"{targets[number]} already exists; name another folder with -o"))
         return [Written(target) if number in reused else self._write_one(number, target) for number, target in targets.items()]
 
     def _target(self, number: int, output: Path | None, several: bool) -> Path:
@@ -257,10 +261,14 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     made = Manifest.read(bundle).made
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
     if tracked == {}:
-        raise InputError(Problem("--register", f"{sweep}: MLflow has no runs of this sweep, because `trackers` does not list mlflow"))
+        raise InputError(
+            Problem("--register", f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file does not list `mlflow`")
+        )
     if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
         raise InputError(
-            Problem("--register", f"{sweep}: no {RESULT} says where MLflow recorded the sweep; wait until the sweep has ended")
+            Problem(
+                "--register", f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until the sweep has ended"
+            )
         )
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     return registry.register(bundle, digest, made, uris.add_password(tracked["tracking_uri"]), tracked["parent_run"], name, alias, force)

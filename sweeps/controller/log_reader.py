@@ -39,7 +39,7 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
         files = _log_files(logs)
         selected = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
         if not selected and ended:
-            text = f"no rank {rank}; there are 0 to {len(files) - 1}" if files else "has no log: it has not started"
+            text = f"no rank {rank}; the ranks are 0 to {len(files) - 1}" if files else "the trial has no log, because it has not started"
             raise InputError(Problem("--rank" if files else trial.id, text))
         for file in selected:
             prefix = f"{file.stem} | " if len(files) > 1 and rank is None else ""

@@ -88,8 +88,8 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
     if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
         mlflow = dict(result.mlflow)  # The server does not answer now, but it answered an earlier driver.
     if not complete or tracker.error:
-        problem = f"{MISSED}{mlflow['tracking_uri']} did not receive everything: {tracker.error or 'it did not answer'}"
-        notes.append(f"{problem}; the study has everything, and this command sends it again: {resume_command(result.dir)}")
+        problem = f"{MISSED}{mlflow['tracking_uri']} did not receive all data of the sweep: {tracker.error or 'the server did not answer'}"
+        notes.append(f"{problem}; the study has all data, and this command sends the data again: {resume_command(result.dir)}")
         mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
     write_text(SweepFolder(result.dir).result, result.as_text())

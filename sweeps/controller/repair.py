@@ -80,7 +80,7 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
     folder = Path(sweep).resolve()
     read_origin(folder)
     if (place := place_of(folder)) is not None:
-        text = f"the study is in {without_password(place[0])}, and only journals are repaired; restore the database from a backup"
+        text = f"the study is in {without_password(place[0])}, but only a journal file can be repaired; restore the database from a backup"
         raise InputError(Problem(str(folder), text))
     _check_owner(folder)
     with FolderLock(folder):
@@ -182,7 +182,7 @@ def _check_owner(folder: Path) -> None:
         if status.st_uid != os.getuid():
             raise InputError(Problem(str(path), "belongs to another user; only its owner can repair it"))
         if path.name == JOURNAL and not stat.S_ISREG(status.st_mode):
-            raise InputError(Problem(str(path), "is not a regular file"))
+            raise InputError(Problem(str(path), "is not a regular file, so it cannot be repaired; restore the journal from a backup"))
 
 
 def _trial_folder(folder: Path, trial: str) -> Path | None:

@@ -72,14 +72,14 @@ class Comparison:
 
     def __str__(self) -> str:
         if self.equal:
-            steps = f"{len(self.before)} step{'s' * (len(self.before) != 1)}" + ", equal to the bit" * bool(self.before)
+            steps = f"{len(self.before)} step{'s' * (len(self.before) != 1)}" + ", all bits equal" * bool(self.before)
             return f"trial {self.trial}: " + (f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps)
         if self.difference is None:
             return f"trial {self.trial}: {'no longer fails' if self.failed else f'fails now: {self.error}'}"
         step, metric = self.difference
         then, now = (dict(reports).get(step, {}).get(metric, "no report") for reports in (self.before, self.now))
         error = f"\n{self.error}" if self.error else ""
-        return f"trial {self.trial}: differs from step {step} on: {metric} {then} then, {now} now{error}"
+        return f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now {now}{error}"
 
 
 def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
@@ -141,11 +141,15 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
     from sweeps.study.record import lineage_text
 
     if trial.result.given:
-        raise InputError(Problem("trial", f"{trial.id} is an initial point with a given result, so it never ran"))
+        raise InputError(
+            Problem("trial", f"trial {trial.id} is an initial point whose result the space file gives, so the trial never ran")
+        )
     if trial.result.state in (State.PRUNED, State.RUNNING) and not trial.result.steps:
-        raise InputError(Problem("trial", f"{trial.id} was stopped before its first report, so there is nothing to compare"))
+        raise InputError(Problem("trial", f"trial {trial.id} was stopped before its first report, so there is nothing to compare"))
     if trial.lineage:
-        text = f"trial {trial.id} took over from others under pbt ({lineage_text(trial.lineage)}), and cannot be trained alone"
+        text = (
+            f"trial {trial.id} copied checkpoints of other trials under pbt ({lineage_text(trial.lineage)}), so it cannot be trained alone"
+        )
         raise InputError(Problem("trial", text))
 
 
@@ -194,7 +198,7 @@ def _missing_value(objectives: Objectives, state: State | None, reports: list[Re
     curve = tuple((r.step, math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan)) for r in reports)
     others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.reported_metrics[1:]}
     missing = objectives.score(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing
-    return None if state is not State.COMPLETE or missing is None else f"no value of `{missing}`"
+    return None if state is not State.COMPLETE or missing is None else f"the loop reported no value of `{missing}`"
 
 
 def train_once(session: SweepSession, trial: Trial, fingerprint: str | None) -> tuple[list[Report], Progress]:

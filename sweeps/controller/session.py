@@ -185,7 +185,10 @@ class SweepSession:
         notes: tuple[str, ...] = ()
         if fingerprint is not None and now != fingerprint:
             change = f"its fingerprint was {fingerprint[:12]}, now it is {now[:12]}"
-            notes = (f"the code of `{loop}` has changed since the sweep began ({change}); trials before and after may not be comparable",)
+            notes = (
+                f"the code of `{loop}` has changed since the sweep began ({change}); trials before and after the change "
+                "may not be comparable",
+            )
             log.warning(notes[0])
         info: DatasetInfo = ray.get(self._data_actor.without_data.remote(now, notes))
         return info

@@ -47,7 +47,9 @@ def find(sweep: str | Path, root: Path) -> Path:
         raise InputError(Problem(str(sweep), "is not a sweep's folder, because it has no origin.json"))
     if matching:
         raise InputError(
-            Problem(str(sweep), f"several sweeps in {root} have this beginning: {', '.join(matching[:5])}; give more of the name")
+            Problem(
+                str(sweep), f"the names of several sweeps in {root} start with this text: {', '.join(matching[:5])}; give more of the name"
+            )
         )
     hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"
     raise InputError(Problem(str(sweep), f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}"))
@@ -98,7 +100,12 @@ def trial_of(study: Record | None, trial_id: str) -> TrialRecord:
 def _refuse_long_path(name: str) -> None:
     """Raise InputError if a name is too long for a path on any file system."""
     if len(os.fsencode(name)) > 4095 or any(len(os.fsencode(part)) > 255 for part in name.split("/")):
-        raise InputError(Problem(f"{name[:40]}...", f"{len(name):,} characters are more than a path may have"))
+        raise InputError(
+            Problem(
+                f"{name[:40]}...",
+                f"the path has {len(name):,} characters, but a path may have at most 4,095 bytes, and each name in it at most 255",
+            )
+        )
 
 
 def _newest(folders: Iterable[Path]) -> Path:

@@ -73,7 +73,7 @@ class SweepRun:
 
     def __post_init__(self) -> None:
         self._publish_status = _with_stdout(self.on_progress) if self.on_progress else lambda status: None
-        self._interrupt = Interrupt(f"\nstopped at once; to continue: {resume_command(self.folder)}\n")
+        self._interrupt = Interrupt(f"\nstopped at once; to continue the sweep: {resume_command(self.folder)}\n")
         self._search_loop: SearchLoop | None = None  # None until `resume` has run, or in a new sweep until the data is loaded
         self._earlier_front: frozenset[int] = frozenset()  # numbers of the trials on the Pareto front of an earlier process
         self._began = self.first_began  # when the sweep would have started if it had run without breaks
@@ -99,7 +99,7 @@ class SweepRun:
                 return self._earlier_result(search, earlier, limit)
             self._earlier_front = frozenset(int(trial["trial"]) for trial in earlier.get("front") or ())
         if ended:
-            log.warning("%d processes of the last driver's Ray were ended", ended)
+            log.warning("ended %d Ray processes that an earlier run of this sweep had left behind", ended)
         self._began = time.time() - search.store.spent
         crash_cleanup.remove_partial_files(self.folder, search.store.checkpoints())
         return None
@@ -148,9 +148,9 @@ class SweepRun:
             except (SweepsError, KeyboardInterrupt):
                 raise
             except Exception as e:
-                hint = f"everything that the study holds is safe; to continue: {resume_command(self.folder)}"
+                hint = f"everything that the study has recorded is safe; to continue the sweep: {resume_command(self.folder)}"
                 if (outage := storages.outage(e)) is not None:
-                    log.exception("the sweep cannot go on")
+                    log.exception("the sweep cannot continue")
                     raise SweepsError(f"{outage}; {hint}") from None
                 e.add_note(hint)
                 raise
@@ -224,7 +224,7 @@ class SweepRun:
                 raise session.data_loss()
             fits = session.count_fits()
         except SweepsError as e:
-            raise SweepsError(f"{e}. To continue: {resume_command(self.folder)}") from None
+            raise SweepsError(f"{e}. To continue the sweep: {resume_command(self.folder)}") from None
         mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
         return conclusion.conclude(controller, self.trust, mlflow=mlflow, fits=fits, notes=session.dataset.notes)
 
@@ -273,7 +273,7 @@ class SweepRun:
             result = result.with_note(note)
         if trackers.mlflow is not None:
             return mlflow_summary.add_mlflow(trackers.mlflow, trackers.mlflow_complete, result, concluded.ended)
-        result = result.with_note("MLflow has no runs of this sweep: `trackers` does not list mlflow")
+        result = result.with_note("MLflow has no runs of this sweep, because `trackers` in the space file does not list `mlflow`")
         write_text(SweepFolder(self.folder).result, result.as_text())
         return result
 

@@ -100,7 +100,7 @@ def list_sweeps(root: Path) -> list[SweepSummary]:
         InputError: The root folder does not exist.
     """
     if not root.is_dir():
-        raise InputError(Problem("--dir", f"{root}: no such folder; `sweeps run` makes it"))
+        raise InputError(Problem("--dir", f"the folder {root} does not exist; `sweeps run` creates it"))
     summaries = [summarize(folder) for folder in sorted(root.iterdir()) if SweepFolder(folder).origin.is_file()]
     return sorted(summaries, key=lambda s: s.began, reverse=True)
 
@@ -186,7 +186,7 @@ def _damaged_files(folder: Path) -> Iterator[Problem]:
     """Yield the problems of the files in the folder that do not belong to the study."""
     paths = SweepFolder(folder)
     origin = read_json_object(paths.origin)
-    if error := "holds no JSON object" if origin is None else origin_error(origin):
-        yield Problem(str(paths.origin), f"{error}; copy the file from a backup, or correct it by hand")
+    if error := "does not contain a JSON object" if origin is None else origin_error(origin):
+        yield Problem(str(paths.origin), f"{error}; restore the file from a backup, or correct it by hand")
     if error := result_file_error(paths.result):
-        yield Problem(str(paths.result), f"{error}; `{repair_command(folder)}` moves the file out of the way")
+        yield Problem(str(paths.result), f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed")

@@ -47,7 +47,10 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
     from sweeps.search.plugins import scheduler_of
 
     if scheduler_of(space.scheduler).perturbs:
-        text = f"does not work with {space.scheduler.name}: its trials copy checkpoints of other trials and change their parameters"
+        text = (
+            f"does not work with the scheduler {space.scheduler.name}, whose trials copy checkpoints of other trials and "
+            "change their own parameters"
+        )
         raise InputError(Problem("--refit", text))
     trial, steps = study_store.trial(number), steps_of(study_store.results()[number])
     if steps is None:
@@ -87,8 +90,8 @@ def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:
     if end.state is not State.COMPLETE:
         raise SweepFailed(f"trial {trial} failed when it was trained again:\n{end.error}")
     if end.best is None:
-        raise BundleError(f"trial {trial} left no checkpoint when it was trained again, so there is nothing to export")
+        raise BundleError(f"trial {trial} saved no checkpoint when it was trained again, so there is nothing to export")
     if end.best.best_step != steps:
-        problem = f"its loop left the model of step {end.best.best_step}, not of the last step, {steps}"
+        problem = f"its loop saved the model of step {end.best.best_step} instead of the model of the last step, {steps}"
         raise BundleError(f"trial {trial} was trained again, but {problem}; see `Current.better` of sweeps.trial")
     return end.best

@@ -61,9 +61,9 @@ def run(controller: SweepController, at_once: int, slots: int) -> None:
         if controller.error is not None:  # Ray Tune has converted this error to text.
             raise controller.error  # noqa: B904 - The error has a cause of its own.
         if LOW_ON_MEMORY in str(e):  # A cluster's memory monitor kills small processes first, such as those of Ray Tune.
-            log.exception("the memory ran low")
-            text = "Ray ended processes of the sweep, because a node ran low on memory. The study is safe. To continue with fewer parallel"
+            log.exception("a node ran low on memory")
+            text = "Ray ended processes of the sweep, because a node ran low on memory. The study is safe. To continue the sweep with fewer"
             hint = f"{resume_command(controller.folder)} --set limits.max_concurrent_trials=N"
-            raise SweepsError(f"{text} trials: {hint}") from None
+            raise SweepsError(f"{text} trials at once: {hint}") from None
         raise
     controller.publish_stage(None)

@@ -96,7 +96,7 @@ def token_of(token: str | None, file: Path | None) -> str | None:
         place, token = VARIABLE, os.environ.get(VARIABLE)
     if token is not None and not TOKEN.fullmatch(token):
         text = "is empty" if not token else "has invalid characters"
-        raise InputError(Problem(place, f"the token {text}; it may have letters, digits and `-._~+/`, and `=` at the end"))
+        raise InputError(Problem(place, f"the token {text}; a token may contain letters, digits and `-._~+/`, and may end in `=`"))
     return token
 
 

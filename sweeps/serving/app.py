@@ -127,7 +127,9 @@ def require_columns(bundle: Bundle) -> None:
         InputError: The bundle has no columns.
     """
     if not bundle.manifest.columns:
-        reason = "its loop read its own data, so the columns of a request are unknown; use `sweeps predict` or `sweeps.load_bundle`"
+        reason = (
+            "the training loop read its own data, so the columns of a request are unknown; use `sweeps predict` or `sweeps.load_bundle`"
+        )
         raise InputError(Problem(str(bundle.path), f"cannot be served: {reason}"))
 
 

@@ -138,7 +138,7 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
         listens = {"host": host or "0.0.0.0", "port": port, "keep_alive_timeout_s": KEEP_ALIVE_SECONDS}
         serve.start(proxy_location="HeadOnly", http_options=listens, logging_config=quiet)
     except (OSError, RuntimeError, ray.exceptions.RayError) as e:
-        raise InputError(Problem("--port", f"{port} on `{host}`: Ray Serve cannot listen: {cluster.last_line(e)}")) from e
+        raise InputError(Problem("--port", f"Ray Serve cannot listen on port {port} of `{host}`: {cluster.last_line(e)}")) from e
     deployed = serve.deployment(
         name="bundle",
         num_replicas=replicas,
@@ -207,7 +207,7 @@ def _check(bundle: Path, replicas: int) -> None:
     import ray
 
     if any(actor["namespace"] == SERVE_NAMESPACE for actor in ray.util.list_named_actors(all_namespaces=True)):
-        text = "Ray Serve is already running on this cluster, perhaps for somebody else; `serve shutdown` stops it"
+        text = "Ray Serve already runs on this cluster, perhaps for another user; if nobody needs it, stop it with `serve shutdown`"
         raise InputError(Problem("--address", text))
     cpus = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if cpus < replicas:
@@ -232,8 +232,8 @@ def _wait_until_running(bundle: Path, replicas: int, over: threading.Event) -> b
             return True
         if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
             message = " ".join(str(application.message).split())
-            raise BundleError(f"{bundle}: no replica can serve it: {message[-500:]}")
+            raise BundleError(f"{bundle}: no replica can serve the bundle: {message[-500:]}")
         if time.monotonic() > deadline:
-            text = f"{replicas} replicas did not start within {START_SECONDS:.0f} s; each needs a free CPU"
+            text = f"{replicas} replicas did not start within {START_SECONDS:.0f} s; each replica needs a free CPU"
             raise InputError(Problem("--replicas", text))
     return False

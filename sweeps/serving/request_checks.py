@@ -202,7 +202,7 @@ def _read_columns(lists: Any, columns: Sequence[ColumnSchema], max_rows: int, pr
         elif not isinstance(lists[name], list):
             problems.append({"field": name, "rule": "must be a list of values"})
         elif len(lists[name]) != count:
-            problems.append({"field": name, "rule": f"must have as many values as `{first}`: {count}, not {len(lists[name])}"})
+            problems.append({"field": name, "rule": f"must have as many values as `{first}` ({count}), but has {len(lists[name])}"})
         else:
             values[name] = _convert(column, lists[name], problems)
     return Rows(count, values, True)

@@ -77,7 +77,9 @@ def _raise_file_limit(connections: int) -> None:
     if possible < least:
         most = hard - OTHER_FILES
         advice = f"give at most {most}, or raise `ulimit -Hn`" if most > 0 else "raise `ulimit -Hn`"
-        text = f"{connections} is too many: this process may open {hard} files, and {OTHER_FILES} are reserved; {advice}"
+        text = (
+            f"{connections} connections are too many: this process may open {hard} files, and needs {OTHER_FILES} for other uses; {advice}"
+        )
         raise InputError(Problem("--max-connections", text))
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(possible, soft), hard))
 

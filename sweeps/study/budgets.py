@@ -97,7 +97,7 @@ def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 
             and best.value is not None
             and (best.value <= limits.target if minimize else best.value >= limits.target)
         ):
-            return f"limits.target: trial {format_trial_id(number)} has {best.value:.6g}"
+            return f"limits.target: trial {format_trial_id(number)} has the value {best.value:.6g}"
     idle, failures = budget.without_improvement, budget.consecutive_failures
     if limits.patience is not None and idle >= limits.patience:
         return f"limits.patience: {idle} trial{'s' * (idle != 1)} without an improvement"

@@ -150,7 +150,9 @@ def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
         after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)
     before = "1 record" if number == 2 else f"{number - 1} records"
     command = repair_command(journal.parent)
-    text = f"{problem}; {before} before it and {after} after it can be read; `{command}` rebuilds the study from these"
+    text = (
+        f"{problem}; {before} before this line and {after} after this line can be read; `{command}` rebuilds the study from these records"
+    )
     return DamagedStudy(Problem(f"{journal}:{number}", text))
 
 

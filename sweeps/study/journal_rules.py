@@ -106,7 +106,7 @@ class Rules:
         if self._study_name is None:  # each driver writes this record again, and Optuna skips the repetition
             self._study_name, self._value_count = record.study_name, len(record.directions)
         elif record.study_name != self._study_name:
-            raise Fault(f"begins another study, {record.study_name}")
+            raise Fault(f"begins another study in the same journal, {record.study_name}")
 
     def _set_study_attribute(self, name: str, value: Any) -> None:
         if name in records.STUDY_ATTRIBUTES:
@@ -121,7 +121,7 @@ class Rules:
     def _create_trial(self, record: records.CreateTrial) -> None:
         number, trial = len(self.trials), TrialState(record.state)
         if not self._has_objectives:
-            raise Fault("creates a trial before the record `judged` with the objectives")
+            raise Fault("creates a trial, but the record `judged`, which has the objectives, must come first")
         origin = record.user_attrs.get(ORIGIN, 0)
         if origin != 0 and not (type(origin) is int and 0 <= origin < number):
             raise Fault(f"repeats trial {origin!r}, which does not exist yet")

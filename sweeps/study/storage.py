@@ -188,9 +188,9 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
     if (problem := contradiction(ended, given, result)) is None:
         return
     if (place := place_of(folder)) is None:
-        text = f"{problem}; `{repair_command(folder)}` rebuilds what it can from both"
+        text = f"{problem}; `{repair_command(folder)}` rebuilds the study from both, as far as possible"
         raise DamagedStudy(Problem(str(SweepFolder(folder).journal), text))
-    restore = f"restore the study `{place[1]}` from a backup, or move {RESULT} away to run again what is missing"
+    restore = f"restore the study `{place[1]}` from a backup, or rename {RESULT} and resume the sweep, to run the missing trials again"
     raise DamagedStudy(Problem(without_password(place[0]), f"{problem}; {restore}"))
 
 
@@ -214,7 +214,7 @@ def connect(url: str) -> Any:
         text = masked(_first_line(e))
         for secret in secrets_in(url):
             text = text.replace(secret.written, "***").replace(secret.value, "***")
-        hint = "; without one in the URL, the password is looked for in $PGPASSWORD and ~/.pgpass" if "password" in text else ""
+        hint = "; if the URL has no password, the password is taken from $PGPASSWORD or ~/.pgpass" if "password" in text else ""
         raise InputError(Problem("--storage", f"{without_password(url)}: {text}{hint}")) from None
 
 

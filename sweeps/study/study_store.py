@@ -250,7 +250,7 @@ class StudyStore:
         if not live.curve or (metric != self.objectives.metric and metric not in live.other_curves):
             return f"the loop ended without reporting the {kind} metric `{metric}`"
         is_number = any(value == value for _, value in live.other_curves.get(metric, ()))
-        where = "at its best step" if is_number else f"in all {live.steps} reports"
+        where = "at the trial's best step" if is_number else f"in all {live.steps} reports"
         return f"the {kind} metric `{metric}` was NaN {where}"
 
     # Read

@@ -55,11 +55,11 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
     if inspect.isclass(found):
         _check_port(spec.name, found)
     elif not callable(found):
-        raise _CannotCreate(f"`{spec.name}` is {type(found).__name__}, but must be a class")
+        raise _CannotCreate(f"`{spec.name}` has the type {type(found).__name__}, but must be a class")
     try:
         tracker: Tracker = found(found.Options(**spec.options)) if ours else found(**spec.options)
     except Exception as e:
-        options = ", ".join(spec.options) or "no options"
+        options = f"the options {', '.join(spec.options)}" if spec.options else "no options"
         raise _CannotCreate(f"`{spec.name}` cannot be created with {options}: {_line(e)}") from e
     _check_port(spec.name, tracker)
     return tracker
@@ -70,7 +70,8 @@ def _check_port(name: str, found: Any) -> None:
     missing = [method for method in ("handle", "close") if not callable(getattr(found, method, None))]
     if missing:
         raise _CannotCreate(
-            f"`{name}` has no method {' and no method '.join(f'`{m}`' for m in missing)}; a tracker has `handle` and `close`"
+            f"`{name}` has no method {' and no method '.join(f'`{m}`' for m in missing)}; a tracker must have the "
+            "methods `handle` and `close`"
         )
 
 

@@ -89,7 +89,7 @@ class TrackerThread:
         if self.failure is not None:
             return
         if (waiting := self._queue.qsize()) >= MAX_WAITING:
-            self._drop(f"was dropped, because it is too slow: {waiting} events were waiting")
+            self._drop(f"gets no more events, because it is too slow: {waiting} events were waiting")
             return
         self._queue.put(event)
 
@@ -109,7 +109,7 @@ class TrackerThread:
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive() and self.failure is None:
             waiting = max(0, self._queue.qsize() - 1)
-            self._drop(f"did not finish in time; {waiting} events were waiting for it")
+            self._drop(f"did not finish in time: it had not handled {waiting} events")
         return None if self.failure is None else f"tracker `{self.name}` {self.failure}"
 
     def _run(self) -> None:
@@ -118,12 +118,14 @@ class TrackerThread:
                 self._tracker.handle(event)
             except BaseException as e:  # Even `sys.exit` in a tracker must leave a note.
                 log.exception("tracker `%s` failed", self.name)
-                self._drop(f"failed at {_described(event)} and got no more events: {type(e).__name__}: {e} (traceback: sweep.log)")
+                self._drop(
+                    f"failed at {_described(event)} and gets no more events: {type(e).__name__}: {e} (the traceback is in sweep.log)"
+                )
         try:
             self._tracker.close()
         except BaseException as e:
             log.exception("tracker `%s` failed", self.name)
-            self._drop(f"failed as it was closed: {type(e).__name__}: {e} (traceback: sweep.log)")
+            self._drop(f"failed when it was closed: {type(e).__name__}: {e} (the traceback is in sweep.log)")
 
     def _drop(self, why: str) -> None:
         if self.failure is None:

@@ -74,7 +74,7 @@ def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the
     monkeypatch.setitem(sys.modules, "helper_shared", SimpleNamespace(__file__=str(other)))
     load_bundle(path)
     other.write_text(other.read_text() + "\n# another version\n")
-    said = r"code/helper_shared\.py cannot be used: .* another module of that name, .*; load the bundle in a process of its own"
+    said = r"code/helper_shared\.py cannot be used, because .* another module of the same name, .*; load the bundle in a new process"
     with pytest.raises(BundleError, match=said):
         load_bundle(path)
 
@@ -146,11 +146,14 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
     if what == "odd model":
         kept["expected"] = kept["expected"].copy()
         kept["expected"][3] = np.nextafter(kept["expected"][3], 1)
-        message = r"not written: its predictions differ from those in training: 1 of 6 rows differ, by 1\.\d+e-16.*row 3: `probability_yes`"
+        message = (
+            r"not written, because its check in a new process failed: BundleError: the bundle's predictions differ from the "
+            r"predictions in training: 1 of 6 rows differ, by 1\.\d+e-16.*row 3: `probability_yes`"
+        )
     elif what == "no load":
         kept["load"], message = f"{module}:lood", f"`{module}` has no `lood`"
     elif what == "no predict":
-        kept["load"], message = f"{module}:load_nothing", r"returned a int, which has no predict\(DataFrame\)"
+        kept["load"], message = f"{module}:load_nothing", r"returned a int, which has no method predict\(DataFrame\)"
     else:
         kept["fitted"], message = lambda df: df, "the fitted preprocessor cannot be pickled"
     with pytest.raises(BundleError, match=message):
@@ -169,14 +172,14 @@ def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, m
     assert load_bundle(target).predict(kept["raw"])["prediction"].tolist() == [10 + 10 * c for c in kept["expected"]]
     assert os.listdir(target.parent) == ["bundle"]
     (target.parent / "mine").mkdir()
-    with pytest.raises(BundleError, match="exists and is not a bundle, so it is not replaced"):
+    with pytest.raises(BundleError, match="exists and is not a bundle, so sweeps does not replace it"):
         write_bundle(target.parent / "mine", **kept)
 
 
 def test_a_folder_that_is_not_a_bundle_is_named(bundle, tmp_path):
-    with pytest.raises(InputError, match="there is no such folder"):
+    with pytest.raises(InputError, match="the folder does not exist"):
         load_bundle(tmp_path / "none")
-    with pytest.raises(InputError, match=r"not a bundle: it has no manifest\.json"):
+    with pytest.raises(InputError, match=r"is not a bundle, because the folder has no manifest\.json"):
         load_bundle(tmp_path)
 
 

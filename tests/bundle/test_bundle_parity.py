@@ -222,5 +222,5 @@ def test_wrong_rows_are_named_in_a_line(made, trainer):
 def test_a_bundle_that_predicts_otherwise_is_not_written(made, trainer, tmp_path):
     parts = dict(made[trainer, "Ray's"][3])
     parts["expected"] = np.nextafter(parts["expected"], 1)
-    with pytest.raises(BundleError, match="its predictions differ from those in training"):
+    with pytest.raises(BundleError, match="predictions differ from the predictions in training"):
         write_bundle(tmp_path / "bundle", **parts)

@@ -84,7 +84,7 @@ def test_the_rows_are_not_written_over(bundle, tmp_path):
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
     before = (tmp_path / "rows.csv").read_bytes()
-    with pytest.raises(InputError, match="is the input file, which would be overwritten"):
+    with pytest.raises(InputError, match="is the input file, and would be overwritten"):
         predict_file(path, tmp_path / "rows.csv", tmp_path / "." / "rows.csv")
     assert (tmp_path / "rows.csv").read_bytes() == before
 
@@ -100,7 +100,7 @@ def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
     path, _ = bundle
     cases = {
         "rows.xlsx": (b"", r"rows\.xlsx: the name must end in \.csv, \.csv\.gz, \.parquet"),
-        "missing.csv": (None, r"missing\.csv: there is no such file"),
+        "missing.csv": (None, r"missing\.csv: the file does not exist"),
         "empty.csv": (b"", r"empty\.csv: cannot be read: it is empty"),
         "binary.csv": (b"\xff\xfe\x00\x01", r"binary\.csv: cannot be read"),
         "text.parquet": (b"no parquet at all", r"text\.parquet: cannot be read"),
@@ -114,7 +114,7 @@ def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
         with pytest.raises(InputError, match=message):
             predict_file(path, tmp_path / name, tmp_path / "out.csv")
     assert not [f for f in os.listdir(tmp_path) if "out" in f]
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match=r"the folder .* does not exist"):
         predict_file(path, tmp_path / "short.csv", tmp_path / "no" / "out.csv")
 
 
@@ -183,7 +183,7 @@ def test_a_target_that_is_a_folder_is_refused(bundle, tmp_path):
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "out.csv").mkdir()
-    with pytest.raises(InputError, match=r"out\.csv: is a folder"):
+    with pytest.raises(InputError, match=r"out\.csv: is a folder, but must be a file"):
         predict_file(path, tmp_path / "rows.csv", tmp_path / "out.csv")
 
 
@@ -199,7 +199,7 @@ def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path,
     with pytest.raises(InputError, match="column `city` is missing"):
         rows.drop(columns="city").to_parquet(tmp_path / "short.parquet")
         predict_file(path, tmp_path / "short.parquet", tmp_path / "out.csv", workers=2)
-    with pytest.raises(InputError, match="--workers 2: needs Parquet, and "):
+    with pytest.raises(InputError, match="--workers 2: needs a Parquet file, but "):
         predict_file(path, tmp_path / "one.csv", tmp_path / "out.csv", workers=2)
 
 
@@ -276,7 +276,7 @@ def test_a_temporary_folder_that_is_full_is_named(bundle, tmp_path, monkeypatch)
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
     stream, said = (
         io.BytesIO(),
-        r"; predictions are stored there until all are made; set \$TMPDIR to another folder, or name a file with -o",
+        r"; this folder stores the predictions until the last one is made; set \$TMPDIR to another folder, or name an output file with -o",
     )
     with monkeypatch.context() as patch:
         patch.setattr(predict.tempfile, "tempdir", str(tmp_path))

@@ -72,7 +72,7 @@ def test_max_disk_never_deletes_the_best(sweep):
 def test_a_deleted_checkpoint_cannot_be_exported(sweep):
     gc(sweep, "--top", "1")
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--trial", "0"], prog_name="sweeps")
-    assert done.exit_code == 2 and done.output == "--trial: trial 0000's checkpoint was deleted: nothing to export\n"
+    assert done.exit_code == 2 and done.output == "--trial: trial 0000 cannot be exported, because its checkpoint was deleted\n"
 
 
 @pytest.mark.parametrize(("text", "size"), [("10GB", 10**10), ("1.5 kb", 1500), ("0B", 0)])

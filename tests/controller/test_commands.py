@@ -102,7 +102,7 @@ def test_a_file_of_another_user_is_not_obeyed(tmp_path, caplog, monkeypatch):
         queue = CommandQueue(tmp_path, 0.0)
         monkeypatch.setattr(os, "getuid", lambda: own + 1)
         assert received(queue) == [] and received(queue) == []
-    assert len(caplog.records) == 1 and "folder of this user" in caplog.text
+    assert len(caplog.records) == 1 and "belong to the user who runs the sweep" in caplog.text
 
 
 def test_a_queue_that_is_a_link_is_not_read(tmp_path, caplog):

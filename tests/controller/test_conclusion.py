@@ -35,21 +35,27 @@ def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
     assert conclusion.result_notes({"failed": 0}, [], constraints, Result(State.COMPLETE, 1.0), False) == ()
     breaks = Result(State.PRUNED, 1.0, feasible=False, metrics={"latency": 11.0, "size": 5.0})
     failed, broken, front = conclusion.result_notes({"failed": 2}, FAILED, constraints, breaks, True)
-    assert failed == "2 trials failed; the first, 0003: ValueError: one (tracebacks: sweep.log)"
+    assert failed == "2 trials failed; the error of the first one, trial 0003: ValueError: one (all tracebacks are in sweep.log)"
     assert broken == "no trial meets the constraints (latency <= 10, size < 5); the result is the best trial that violates them"
     assert "--pareto" in front
     (never,) = conclusion.result_notes({"failed": 0}, [], constraints, replace(breaks, metrics={"latency": 1.0}), False)
-    assert never == f"{broken}, and it never reported size"
+    assert never == f"{broken}; this trial never reported size"
     (one,) = conclusion.result_notes({"failed": 1}, FAILED[:1], (), None, False)
-    assert one == "1 trial failed; 0003: ValueError: one (tracebacks: sweep.log)"
+    assert one == "1 trial failed; the error of trial 0003: ValueError: one (all tracebacks are in sweep.log)"
 
 
 def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
     error = conclusion.failure_of({"failed": 2}, FAILED, "interrupted", Path("/s"))
-    assert str(error) == "2 trials failed, and no trial has a value; the first, 0003:\nTraceback\nValueError: one\n\nfolder  /s"
+    assert str(error) == (
+        "2 trials failed, and no trial has a value of the objective; the error of the first one, trial "
+        "0003:\nTraceback\nValueError: one\n\nfolder  /s"
+    )
     assert conclusion.failure_of({"failed": 0}, [], "interrupted", Path("/s")) is None
     timed_out = str(conclusion.failure_of({"failed": 0}, [], "limits.timeout", Path("/s")))
-    assert timed_out.startswith("no trial has a value (limits.timeout)\n\nfolder  /s\nto continue with a higher limit: ")
+    assert timed_out.startswith(
+        "no trial has a value of the objective (the sweep ended because of limits.timeout)\n\nfolder  /s\nto continue "
+        "the sweep with a higher limit: "
+    )
     assert timed_out.endswith("sweeps resume /s --set limits.timeout=...")
     assert "(no trial ran)" in str(conclusion.failure_of({"failed": 0}, [], None, Path("/s")))
 

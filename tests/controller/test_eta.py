@@ -46,7 +46,7 @@ def test_the_first_trials_start_up_does_not_count(at_once):
 def test_it_says_how_it_was_reckoned():
     left = time_left(40.0, 16, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, None)
     assert left is not None and left.seconds == pytest.approx(24.0) and not left.at_most
-    assert left.how == "6 trials to go, one every 4 s (the last 8)"
+    assert left.how == "6 trials left, one every 4 s (mean of the last 8 trials)"
 
 
 def test_the_pace_is_that_of_late():
@@ -58,7 +58,7 @@ def test_the_pace_is_that_of_late():
 def test_the_last_trials_go_at_their_own_pace():
     ended = rounds(14, 2, 4.0)
     left = time_left(30.0, 16, ended, [RunningTrial(2.0, (1.0, 1.0)), RunningTrial(2.0, (10.0, 40.0))], 2, None)
-    assert left is not None and left.seconds == 25.0 and left.how == "the last 2 trials at their own pace"
+    assert left is not None and left.seconds == 25.0 and left.how == "from the pace of the last 2 trials"
     assert time_left(1.0, 1, [], [RunningTrial(1.0, (3.0, 3.0))], 1, None) is not None, "steps tell as much as trials that have ended"
 
 

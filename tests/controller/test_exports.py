@@ -93,7 +93,7 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
     assert len(list((tmp_path / "all").iterdir())) == 4 and "note: 4 of --top 9: no other trial has ended" in done.output
     for trial in ("0001", "0002", "0003", "0004"):
         shutil.rmtree(sweep / "trials" / trial)
-    with pytest.raises(InputError, match="--top: no trial of this sweep is complete with a value and a checkpoint"):
+    with pytest.raises(InputError, match="--top: this sweep has no completed trial with a value of the objective and a checkpoint"):
         exports.export(sweep, top=1)
 
 
@@ -108,7 +108,9 @@ def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
     ]
     for trial in ("0001", "0002", "0003", "0004"):
         shutil.rmtree(sweep / "trials" / trial / "checkpoint_000002")
-    with pytest.raises(InputError, match="--top: no trial of this sweep is complete with a value and its latest checkpoint"):
+    with pytest.raises(
+        InputError, match="--top: this sweep has no completed trial with a value of the objective and its latest checkpoint"
+    ):
         exports.export(sweep, top=1, latest=True)
 
 
@@ -123,7 +125,7 @@ def test_the_latest_of_the_front_are_exported_whole_or_not_at_all(tmp_path):
 
 def test_what_pareto_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
-    with pytest.raises(InputError, match="--pareto: needs several objectives, but this sweep has one, `loss`; use --top K"):
+    with pytest.raises(InputError, match="--pareto: needs several objectives, but this sweep has only one, `loss`; use --top K"):
         exports.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
         with pytest.raises(InputError, match="--pareto: cannot be combined with --t"):
@@ -173,8 +175,12 @@ def test_a_refit_takes_the_model_of_the_last_step_alone():
     assert last_checkpoint("0001", Progress(state=State.COMPLETE, best=kept), 4) is kept
     for last, error, said in (
         (Progress(state=State.FAIL, error="boom"), SweepFailed, "trial 0001 failed when it was trained again:\nboom"),
-        (Progress(state=State.COMPLETE), BundleError, "left no checkpoint"),
-        (Progress(state=State.COMPLETE, best=Checkpoint("c", 4, 2)), BundleError, "left the model of step 2, not of the last step, 4"),
+        (Progress(state=State.COMPLETE), BundleError, "saved no checkpoint"),
+        (
+            Progress(state=State.COMPLETE, best=Checkpoint("c", 4, 2)),
+            BundleError,
+            "saved the model of step 2 instead of the model of the last step, 4",
+        ),
     ):
         with pytest.raises(error, match=said):
             last_checkpoint("0001", last, 4)
@@ -264,7 +270,7 @@ def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, mon
 def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):
     folder, _ = uneven(tmp_path)
     for more, name, step, note in (
-        ((), "0000", 2, "exported the model of step 2 (0.35), because the loop saved no checkpoint at its best step 3"),
+        ((), "0000", 2, "exported the model of step 2 (value 0.35), because the loop saved no checkpoint at the trial's best step, 3"),
         (("--latest",), "0000-latest", 4, "exported the model of step 4 (0.5)"),
     ):
         done = CliRunner().invoke(cli.main, ["export", str(folder), *more], prog_name="sweeps")
@@ -273,7 +279,7 @@ def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_comman
     with pytest.raises(InputError, match="--latest: cannot be combined with --refit"):
         exports.export(folder, refit=True, latest=True)
     shutil.rmtree(folder / "trials" / "0000" / "checkpoint_000004")  # as retention does
-    with pytest.raises(InputError, match="trial 0000's latest checkpoint was deleted: nothing to export"):
+    with pytest.raises(InputError, match="trial 0000 cannot be exported, because its latest checkpoint was deleted"):
         exports.export(folder, latest=True, output=tmp_path / "other")
 
 
@@ -296,9 +302,9 @@ def test_a_users_metric_scores_the_test_split():
     labels, predictions = np.array([0, 1]), np.array([0.25, 0.5])
     assert trial_export.score_test("tests.controller.test_exports:own_score", "binary", labels, predictions) == (0.5, None)
     metric = "tests.controller.test_exports:broken_score"
-    note = f"no test score: `{metric}` raised OSError: no table of costs"
+    note = f"no test score: the metric `{metric}` raised OSError: no table of costs"
     assert trial_export.score_test(metric, "binary", labels, predictions) == (None, note), "the bundle is written all the same"
     assert trial_export.score_test("profit", "binary", labels, predictions) == (
         None,
-        "no test score: `profit` is the loop's own metric, and sweeps cannot compute it",
+        "no test score: only the loop computes the metric `profit`, so sweeps cannot compute it on the test rows",
     )

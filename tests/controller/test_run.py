@@ -60,12 +60,12 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
         file = space_of(tmp_path, "plain", limits="max_trials: 4, target: 100")  # reached by the first
         before = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:9")
     assert before.mlflow["missed"] and before.mlflow["parent_run"] is None and before.reason.startswith("limits.target")
-    assert "and this command sends it again: " in before.notes[-1] and before.notes[-1].endswith(f"sweeps resume {before.dir}")
+    assert "and this command sends the data again: " in before.notes[-1] and before.notes[-1].endswith(f"sweeps resume {before.dir}")
     with monkeypatch.context() as patch:
         patch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5))
         still = sweeps.resume(before.dir, tracking_uri="http://127.0.0.1:9")
     assert still.mlflow == before.mlflow and still.notes[:-1] == before.notes, "of its end it tells as it did at first"
-    assert still.notes[-1].startswith("nothing is left to do: the sweep ended by limits.target")
+    assert still.notes[-1].startswith("nothing is left to do: the sweep has ended (limits.target")
     assert json.loads((before.dir / "result.json").read_text())["notes"] == list(before.notes)
     study = record.read(before.dir)
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
@@ -92,7 +92,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     )
     assert "nothing is left to do" in sweeps.resume(before.dir, tracking_uri=uri).notes[-1]
     said = sweeps.resume(before.dir, tracking_uri=uri, add_trials=3).notes[-1]
-    assert said.startswith("nothing is left to do: the sweep ended by limits.target"), "which still ends it"
+    assert said.startswith("nothing is left to do: the sweep has ended (limits.target"), "which still ends it"
     (before.dir / "result.json").write_text('{"sweep": "own-')  # cut off, as by a full disk
     mended = sweeps.resume(before.dir, tracking_uri=uri)
     assert (mended.trials, mended.best) == (before.trials, before.best)
@@ -103,7 +103,7 @@ def test_more_trials_of_a_sweep_whose_last_one_reached_the_target_are_refused_wi
     before = sweeps.run(space_of(tmp_path, "plain", limits="max_trials: 1, target: 100"), dir=tmp_path / "runs")
     assert before.reason is None, "every trial has ended"
     after = sweeps.resume(before.dir, add_trials=2)
-    assert after.notes[-1].startswith("nothing is left to do: the sweep ended by limits.target") and after.trials == before.trials
+    assert after.notes[-1].startswith("nothing is left to do: the sweep has ended (limits.target") and after.trials == before.trials
 
 
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):

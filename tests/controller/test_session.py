@@ -185,7 +185,7 @@ def test_a_sweep_that_lost_its_data_can_be_resumed(events, space, no_report, tmp
         controller.stop(data_actor.LOST_MESSAGE, State.RUNNING)
 
     monkeypatch.setattr(tune_search, "run", lose)
-    with pytest.raises(SweepsError, match=r"holds the data was lost\. To continue: .* resume"):
+    with pytest.raises(SweepsError, match=r"holds the data was lost\. To continue the sweep: .* resume"):
         swept(tmp_path)
     assert events[-4:] == END
     monkeypatch.setattr(tune_search, "run", run_all)
@@ -200,6 +200,6 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     again = Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
     monkeypatch.setattr("ray.wait", lambda references, timeout: (references, []))
     monkeypatch.setattr("ray.get", lambda reference: {"attach": 1, "advance": again}[reference])
-    assert str(rerun(folder, "0")) == "trial 0000: 1 step, equal to the bit"
+    assert str(rerun(folder, "0")) == "trial 0000: 1 step, all bits equal"
     assert events == [*START, "pool.configure", "pool.start", "pool.attach", "pool.advance", *END]
     assert not list(folder.glob(".rerun-*"))

@@ -269,7 +269,7 @@ def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
     assert "rank-0 | --- from 0" in text and "rank-1 | --- from 1" in text
     assert sweeps_command("logs", folder, "0", "--rank", 1).splitlines()[-1] == "--- from 1"
     for args, said in (
-        (("0", 7, False), "no rank 7; there are 0 to 1"),
+        (("0", 7, False), "no rank 7; the ranks are 0 to 1"),
         (("1", None, False), "has no log"),
         (("9", None, False), "no trial"),
     ):
@@ -334,6 +334,6 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
         trial = loop.ask()
         loop.report(trial.number, ProgressUpdate((Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1))
         loop.tell(trial.number, State.RUNNING)
-    with pytest.raises(InputError, match="use --trial with one that has a checkpoint: 0001"):
+    with pytest.raises(InputError, match="use --trial with the id of a trial that has a checkpoint: 0001"):
         number_of(loop.store, None)
     assert number_of(loop.store, "1") == 1

@@ -153,7 +153,7 @@ def test_r8_a_bad_line_in_the_middle_is_named(whole, tmp_path, kind):
             reads(tmp_path / "damaged")
         (problem,) = e.value.problems
         assert problem.place == f"{tmp_path / 'damaged' / JOURNAL}:{at + 1}" and "\n" not in problem.text and len(problem.text) < 400
-        assert said in problem.text and f"{at} records before it and {len(lines) - at - 1} after it" in problem.text
+        assert said in problem.text and f"{at} records before this line and {len(lines) - at - 1} after this line" in problem.text
         assert "sweeps repair" in problem.text or "repair" in problem.text
     states = checked(whole, rebuild(lines, whole.result, whole.facts), tmp_path / "repaired")
     assert len(states) == len(whole.outcome) - 2

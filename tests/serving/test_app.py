@@ -253,7 +253,10 @@ def test_a_model_that_drops_rows_is_422():
 
     app = make_app(served.bundle(Drops()))
     assert send(app, "/predict", [GOOD])[0] == 200
-    said = "rows: the model cannot predict these rows: ValueError: predict returned 1 outputs for 2 rows"
+    said = (
+        "rows: the model cannot predict these rows: ValueError: `predict` of the model returned 1 outputs for 2 rows, but "
+        "must return one output for each row"
+    )
     assert send(app, "/predict", [GOOD, GOOD | {"built": None}]) == (422, {"detail": [{"rule": said}]})
 
 

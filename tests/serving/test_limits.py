@@ -260,7 +260,7 @@ def test_r11_the_limit_of_open_files_is_raised_or_named(monkeypatch):
     with pytest.raises(InputError) as e:
         serving._raise_file_limit(4000)
     assert str(e.value) == (
-        "--max-connections: 4000 is too many: this process may open 4096 files, and 256 are reserved; "
+        "--max-connections: 4000 connections are too many: this process may open 4096 files, and needs 256 for other uses; "
         "give at most 3840, or raise `ulimit -Hn`"
     )
     monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -62,7 +62,7 @@ def serve(path: Path, port: int = 8000, address: str | None = None) -> None:
 def test_what_cannot_be_served_is_said_before_ray_starts(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="--port: 0 is not allowed with --address"):
         serve(tmp_path, 0, "127.0.0.1:6379")
-    with pytest.raises(InputError, match="there is no such folder"):
+    with pytest.raises(InputError, match="the folder does not exist"):
         serve(tmp_path / "none")
     monkeypatch.setitem(sys.modules, "ray.serve", None)
     with pytest.raises(InputError, match=r"^--replicas: needs the package `ray\.serve`: pip install 'sweeps-ray\[serve\]'$"):

@@ -162,7 +162,7 @@ def test_what_cannot_be_served_is_one_line(bundle, tmp_path):
     code, text = said(bundle[0], "--allowed-hosts", "http://a,b:80")
     assert code == 2 and [line.partition(": `")[0] for line in text.splitlines()] == ["--allowed-hosts"] * 2
     code, text = said(tmp_path / "none")
-    assert code == 2 and text == f"{tmp_path / 'none'}: there is no such folder\n"
+    assert code == 2 and text == f"{tmp_path / 'none'}: the folder does not exist\n"
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen()

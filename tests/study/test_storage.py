@@ -105,14 +105,14 @@ def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowher
     result = json.loads(run("run", file, "--dir", tmp_path / "runs", "--storage", told, "--json"))
     folder = Path(result["dir"])
     run("show", folder, code=2)  # without the password
-    assert "looked for in $PGPASSWORD" in said[-1]
+    assert "taken from $PGPASSWORD" in said[-1]
     more = json.loads(run("resume", folder, "--storage", told, "--add-trials", "1", "--json"))
     assert more["trials"]["completed"] == 3
     assert "3 completed" in run("resume", folder, "--storage", told)
     monkeypatch.setitem(os.environ, "PGPASSWORD", PASSWORD)
     assert len(json.loads(run("show", folder, "--json"))["all"]) == 3
     run("export", folder, "--trial", "0")
-    assert "is not where this sweep's study is" in (run("resume", folder, "--storage", told + "2", code=2), said[-1])[1]
+    assert "the study of this sweep is in " in (run("resume", folder, "--storage", told + "2", code=2), said[-1])[1]
     for text in said:
         assert PASSWORD not in text
     for path in tmp_path.rglob("*"):
@@ -177,4 +177,4 @@ def test_a_database_that_goes_away_ends_the_sweep_in_a_line_and_a_resume_when_it
     _, err = process.communicate(timeout=100)
     last = err.strip().splitlines()[-1]
     assert process.returncode == 1 and "Traceback" not in err and PASSWORD not in err, err
-    assert "the study's database does not answer: " in last and "; to continue: " in last
+    assert "the study's database does not answer: " in last and "; to continue the sweep: " in last

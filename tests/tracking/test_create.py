@@ -51,7 +51,7 @@ def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space)
 @pytest.mark.parametrize(
     "tracker, says",
     [
-        ('"my_trackers:NoClose"', "`my_trackers:NoClose` has no method `close`; a tracker has `handle` and `close`"),
+        ('"my_trackers:NoClose"', "`my_trackers:NoClose` has no method `close`; a tracker must have the methods `handle` and `close`"),
         ('"my_trackers:Nothing"', "`my_trackers:Nothing` has no method `handle` and no method `close`"),
         ('"my_trackers:wrong"', "`my_trackers:wrong` has no method `handle`"),
         ('"my_trackers:number"', "`my_trackers:number` is int, but must be a class"),

@@ -46,8 +46,8 @@ def test_a_tracker_that_raises_is_dropped_and_noted_and_the_others_go_on(error):
     for event in EVENTS:
         hub.publish(event)
     (note,) = hub.close(10.0)
-    assert note.startswith(f"tracker `my_mod:Broken` failed at TrialEnded of trial 0007 and got no more events: {type(error).__name__}: ")
-    assert note.endswith("(traceback: sweep.log)") and "secret" not in note and "\n" not in note
+    assert note.startswith(f"tracker `my_mod:Broken` failed at TrialEnded of trial 0007 and gets no more events: {type(error).__name__}: ")
+    assert note.endswith("(the traceback is in sweep.log)") and "secret" not in note and "\n" not in note
     assert broken.events == EVENTS[:1] and broken.closed == 1
     assert sound.events == EVENTS
 
@@ -58,7 +58,7 @@ def test_a_tracker_that_fails_as_it_is_closed_is_noted():
             raise OSError("disk full")
 
     hub = TrackerHub([("b", Broken())])
-    assert hub.close(10.0) == ("tracker `b` failed as it was closed: OSError: disk full (traceback: sweep.log)",)
+    assert hub.close(10.0) == ("tracker `b` failed when it was closed: OSError: disk full (the traceback is in sweep.log)",)
 
 
 def test_a_tracker_that_hangs_costs_a_bounded_time_and_publishing_never_waits():
@@ -75,7 +75,7 @@ def test_a_tracker_that_hangs_costs_a_bounded_time_and_publishing_never_waits():
     assert time.monotonic() - start < 1
     (note,) = hub.close(0.2)
     released.set()
-    assert note == "tracker `slow` did not finish in time; 2 events were waiting for it" and time.monotonic() - start < 5
+    assert note == "tracker `slow` did not finish in time: it had not handled 2 events" and time.monotonic() - start < 5
 
 
 def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch):
@@ -91,4 +91,4 @@ def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch):
         hub.publish(EVENTS[0])
     released.set()
     (note,) = hub.close(10.0)
-    assert note == "tracker `slow` was dropped, because it is too slow: 2 events were waiting"
+    assert note == "tracker `slow` gets no more events, because it is too slow: 2 events were waiting"

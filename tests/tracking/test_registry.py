@@ -62,17 +62,28 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
     def holder() -> str:
         return str(client.get_model_version_by_alias("houses", "champion").version)
 
-    assert registered(0.5)[1] == "alias champion is set to version 1"
-    assert registered(0.6)[1] == "alias champion stays at version 1: loss 0.6, before 0.5: no better; --force moves it" and holder() == "1"
-    assert registered(0.4)[1] == "alias champion moves from version 1 to 3: loss 0.4, before 0.5" and holder() == "3"
-    assert registered(0.9, force=True)[1] == "alias champion moves from version 3 to 4: --force"
-    assert registered(0.1, alias=None) == [f"registered houses version 5, of run {child}"] and holder() == "4"
+    assert registered(0.5)[1] == "alias champion now refers to version 1"
+    assert (
+        registered(0.6)[1]
+        == (
+            "alias champion stays at version 1: loss is 0.6 for the new version and 0.5 for the current version, so the "
+            "new version is not better; to move the alias anyway, use --force"
+        )
+        and holder() == "1"
+    )
+    assert (
+        registered(0.4)[1]
+        == "alias champion moved from version 1 to version 3: loss is 0.4 for the new version and 0.5 for the current version"
+        and holder() == "3"
+    )
+    assert registered(0.9, force=True)[1] == "alias champion moved from version 3 to version 4: because of --force"
+    assert registered(0.1, alias=None) == [f"registered this bundle as houses version 5, for the MLflow run {child}"] and holder() == "4"
     version = client.get_model_version("houses", "4")
     assert version.run_id == child and version.tags["sweeps.value"] == "0.9"
     assert version.tags["sweeps.manifest_sha256"] == digest_of(0.9)
-    assert registered(0.9) == ["houses version 4 is this bundle already", "alias champion is at version 4 already"]
-    assert registered(0.4, force=True)[0] == "houses version 3 is this bundle already" and holder() == "3"
-    assert registered(0.9, force=True)[1] == "alias champion moves from version 3 to 4: --force"
+    assert registered(0.9) == ["this bundle is already registered as houses version 4", "alias champion already refers to version 4"]
+    assert registered(0.4, force=True)[0] == "this bundle is already registered as houses version 3" and holder() == "3"
+    assert registered(0.9, force=True)[1] == "alias champion moved from version 3 to version 4: because of --force"
     registered(0.45, alias=None, refit={"on": ["train", "valid"], "rows": 5, "steps": 2})
     again = client.get_model_version("houses", "6")
     assert again.tags["sweeps.refit"] == "train+valid" and again.source != version.source, "the earlier version keeps its files"
@@ -92,8 +103,11 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
 def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
     made = {"metric": "loss", "goal": "minimize", "value": 0.1}
     kept, broken = Score("loss", "minimize", 0.3), score_of(made | {"feasible": False})
-    assert should_move_alias(kept, broken, False) == (False, "the new one breaks a constraint") and should_move_alias(kept, broken, True)[0]
-    assert should_move_alias(broken, kept, False) == (True, "it meets the constraints, the other did not")
+    assert (
+        should_move_alias(kept, broken, False) == (False, "the current version meets the constraints, and the new version does not")
+        and should_move_alias(kept, broken, True)[0]
+    )
+    assert should_move_alias(broken, kept, False) == (True, "the new version meets the constraints, and the current version does not")
     assert should_move_alias(broken, dataclasses.replace(broken, value=0.05), False)[0]
     assert score_of(made) == score_of(made | {"feasible": True}) == Score("loss", "minimize", 0.1)
 

@@ -50,7 +50,7 @@ def test_links_lead_to_saved_views():
 
 def test_a_root_without_sweeps_is_refused(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert refused(root=tmp_path) == f"{tmp_path}: holds no mlflow.db, so MLflow has recorded no sweep here"
+    assert refused(root=tmp_path) == f"{tmp_path}: the folder has no mlflow.db, so MLflow has recorded no sweep in it"
     (tmp_path / "mlflow.db").touch()
     (tmp_path / "made-1").mkdir()
     (tmp_path / "made-1" / "origin.json").touch()
@@ -62,8 +62,8 @@ def test_ports_and_hosts_that_cannot_be_used_are_refused(tmp_path, monkeypatch):
     (tmp_path / "mlflow.db").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert refused(root=tmp_path, port=port) == f"--port: {port}: Address already in use; choose another port, or 0 for any free one"
-    assert refused(root=tmp_path, port=70000) == "--port: 70000 is not a port; it must be from 0 to 65535"
+        assert refused(root=tmp_path, port=port) == f"--port: {port}: Address already in use; choose another port, or 0 for any free port"
+    assert refused(root=tmp_path, port=70000) == "--port: 70000 is not a port; a port must be from 0 to 65535"
     assert refused(root=tmp_path, host="192.0.2.1") == "--host: `192.0.2.1` is not an address of this machine"
     assert refused(root=tmp_path, host="no host").startswith("--host: `no host` is not an address of this machine")
     assert free_port("127.0.0.1", 0) > 1023

@@ -48,16 +48,17 @@ def should_move_alias(old: Score | None, new: Score, force: bool) -> tuple[bool,
         force: True to move the alias without a comparison.
     """
     if force:
-        return True, "--force"
+        return True, "because of --force"
     if old is None:
-        return False, "it has no objective value to compare with"
+        return False, "the current version has no objective value to compare with"
     if (old.metric, old.goal) != (new.metric, new.goal):
-        return False, f"it was chosen by another objective, {old.metric} ({old.goal})"
+        return False, f"the current version was chosen by another objective, {old.metric} ({old.goal})"
     if new.feasible != old.feasible:
-        return new.feasible, "it meets the constraints, the other did not" if new.feasible else "the new one breaks a constraint"
+        better_one, other = ("new", "current") if new.feasible else ("current", "new")
+        return new.feasible, f"the {better_one} version meets the constraints, and the {other} version does not"
     better = new.value < old.value if new.goal == "minimize" else new.value > old.value
-    compared = f"{new.metric} {new.value:.6g}, before {old.value:.6g}"
-    return better, compared if better else f"{compared}: no better"
+    compared = f"{new.metric} is {new.value:.6g} for the new version and {old.value:.6g} for the current version"
+    return better, compared if better else f"{compared}, so the new version is not better"
 
 
 def check_names(name: str, alias: str | None) -> None:
@@ -116,10 +117,10 @@ def register(
         versions = client.search_model_versions(f"name = '{name}'")
         same = [v.version for v in versions if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id]
         if same:  # An earlier command has registered this bundle.
-            version, message = str(same[0]), f"{name} version {same[0]} is this bundle already"
+            version, message = str(same[0]), f"this bundle is already registered as {name} version {same[0]}"
         else:
             version = _create_version(client, bundle, digest, made, run, name)
-            message = f"registered {name} version {version}, of run {run.info.run_id}"
+            message = f"registered this bundle as {name} version {version}, for the MLflow run {run.info.run_id}"
         return [message] if alias is None else [message, _move_alias(client, name, alias, version, score_of(made), force)]
 
 
@@ -131,7 +132,7 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except RestException as e:
-        raise InputError(Problem("--register", f"MLflow at {without_password(uri)} refuses it: {_line(e)}")) from e
+        raise InputError(Problem("--register", f"MLflow at {without_password(uri)} refuses the request: {_line(e)}")) from e
     except SweepsError:
         raise
     except Exception as e:  # MLflow's stores let errors of their libraries pass.
@@ -149,14 +150,14 @@ def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: 
     current = client.get_registered_model(name).aliases.get(alias)
     if current is None:
         client.set_registered_model_alias(name, alias, version)
-        return f"alias {alias} is set to version {version}"
+        return f"alias {alias} now refers to version {version}"
     if str(current) == str(version):
-        return f"alias {alias} is at version {version} already"
+        return f"alias {alias} already refers to version {version}"
     moves, reason = should_move_alias(_score(client.get_model_version(name, current).tags), new, force)
     if not moves:
-        return f"alias {alias} stays at version {current}: {reason}; --force moves it"
+        return f"alias {alias} stays at version {current}: {reason}; to move the alias anyway, use --force"
     client.set_registered_model_alias(name, alias, version)
-    return f"alias {alias} moves from version {current} to {version}: {reason}"
+    return f"alias {alias} moved from version {current} to version {version}: {reason}"
 
 
 def _create_version(client: MlflowClient, bundle: Path, digest: str, made: Mapping[str, Any], run: Run, name: str) -> str:

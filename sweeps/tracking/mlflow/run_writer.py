@@ -366,7 +366,7 @@ class RunWriter:
                 target = Path(FILES, path.relative_to(top)).parent
                 self._permit(self._client.log_artifact, self.runs[number], str(path), str(target))
             except (FileNotFoundError, PermissionError, shutil.Error) as e:  # The file cannot be read; the server is not the cause.
-                log.error("MLflow: %s is not logged: %s", path, masked(str(e)))
+                log.error("the file %s was not logged to MLflow: %s", path, masked(str(e)))
                 continue
             logged[path] = now
             self._on_file()

@@ -115,7 +115,7 @@ class MlflowTracker:
         except Exception as e:
             self.error = masked(f"{type(e).__name__}: {e}")
             self._changed()
-            log.error("MLflow: giving up\n%s", masked(traceback.format_exc()))
+            log.error("MLflow gets no more data of this sweep, because the MLflow tracker failed:\n%s", masked(traceback.format_exc()))
 
     def _write_all(self, first: Message) -> None:
         """Write batches of events until the tracker is closed."""
@@ -155,11 +155,13 @@ class MlflowTracker:
                     return self._refused(e)
                 reason = e
             if not self.waiting:
-                log.warning("MLflow at %s does not answer, trying again: %s", without_password(self.destination.uri), masked(str(reason)))
+                log.warning(
+                    "MLflow at %s does not answer; sweeps keeps trying: %s", without_password(self.destination.uri), masked(str(reason))
+                )
             self.waiting = True
             self._changed()
             if self._stopped.wait(RETRY_EVERY):
-                raise TimeoutError("the sweep ended before the server came back") from reason
+                raise TimeoutError("the sweep ended before the server answered again") from reason
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
         """React to a possible change of `parent`, `error` or `waiting`. Subclasses override this method.
@@ -175,4 +177,4 @@ class MlflowTracker:
 
     def _refused(self, error: Exception) -> None:
         self.error = masked(str(error))
-        log.error("MLflow refused: %s", self.error)
+        log.error("MLflow refused a request of the MLflow tracker: %s", self.error)

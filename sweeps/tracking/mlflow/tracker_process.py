@@ -62,7 +62,7 @@ class TrackerProcess(MlflowTracker):
             code = self._end(listener)
             if self._stopped.is_set() or (self._closing and code == 0):
                 return
-        self.error = self.error or f"its process was lost {STARTS} times, the last time with exit code {code}"
+        self.error = self.error or f"the process that writes to MLflow died {STARTS} times, the last time with exit code {code}"
 
     def _start(self) -> threading.Thread:
         command = [sys.executable, "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"]

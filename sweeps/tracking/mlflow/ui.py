@@ -96,9 +96,9 @@ def serve_ui(
     with handling(SIGNALS, _interrupt), tempfile.TemporaryFile() as log:
         process = _start_server(uri, root, host, port, log)
         try:
-            print(f"starting MLflow's UI on {root}, which takes some seconds", flush=True)
+            print(f"starting MLflow's web interface for {root}; this takes some seconds", flush=True)
             _wait_for_server(process, server, log)
-            _print_links(server, f"MLflow's UI is at {server}; Ctrl-C ends it", sweep, open_browser)
+            _print_links(server, f"MLflow's web interface is at {server}; press Ctrl-C to stop", sweep, open_browser)
             process.wait()
             raise SweepsError(f"MLflow's server ended: {_last_line(log)}")
         except KeyboardInterrupt:
@@ -110,7 +110,7 @@ def serve_ui(
 def _check_root(root: Path, sweep: str | None) -> None:
     """Before the server starts, raise InputError if the root has no sweep in MLflow, or if the given sweep does not exist."""
     if not (root / "mlflow.db").is_file():
-        raise InputError(Problem(str(root), "holds no mlflow.db, so MLflow has recorded no sweep here"))
+        raise InputError(Problem(str(root), "the folder has no mlflow.db, so MLflow has recorded no sweep in it"))
     if sweep is not None:
         index_of([file.parent.name for file in sorted(root.glob(f"*/{ORIGIN}"), reverse=True)], sweep)
 
@@ -122,7 +122,7 @@ def free_port(host: str, port: int) -> int:
         InputError: The port is out of range or in use, or the host is not an address of this machine.
     """
     if not 0 <= port <= 65535:
-        raise InputError(Problem("--port", f"{port} is not a port; it must be from 0 to 65535"))
+        raise InputError(Problem("--port", f"{port} is not a port; a port must be from 0 to 65535"))
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (socket.gaierror, UnicodeError) as e:
@@ -135,7 +135,7 @@ def free_port(host: str, port: int) -> int:
         except OSError as e:
             if e.errno == errno.EADDRNOTAVAIL:
                 raise InputError(Problem("--host", f"`{host}` is not an address of this machine")) from e
-            raise InputError(Problem("--port", f"{port}: {os.strerror(e.errno or 0)}; choose another port, or 0 for any free one")) from e
+            raise InputError(Problem("--port", f"{port}: {os.strerror(e.errno or 0)}; choose another port, or 0 for any free port")) from e
 
 
 def choose_sweep(sweeps: Sequence[Sweep], name: str | None) -> Sweep | None:
@@ -165,7 +165,9 @@ def index_of(known: Sequence[str], name: str) -> int:
         return 0
     matching = [n for n in known if n == start] or [n for n in known if n.startswith(start)]
     if len(matching) > 1:
-        raise InputError(Problem("--sweep", f"the names of several sweeps start with `{start}`: {', '.join(matching[:5])}"))
+        raise InputError(
+            Problem("--sweep", f"the names of several sweeps start with `{start}`: {', '.join(matching[:5])}; give more of the name")
+        )
     if not matching:
         raise InputError(Problem("--sweep", f"no sweep `{name}`; {did_you_mean(name, known[:20]) if known else 'there are no sweeps'}"))
     return known.index(matching[0])
@@ -262,4 +264,4 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _last_line(log: IO[bytes]) -> str:
     log.seek(0)
     lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it printed nothing"
+    return lines[-1].strip() if lines else "the server printed nothing"

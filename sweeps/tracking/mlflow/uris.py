@@ -27,7 +27,9 @@ def check_uri(uri: str, place: str) -> None:
     scheme = scheme.partition("+")[0].lower() if separator else "databricks" if uri.split(":")[0] == "databricks" else ""
     shown = without_password(uri)
     if scheme in FILES:
-        raise InputError(Problem(place, f"{shown}: MLflow no longer writes to folders; write sqlite:///{rest.strip('/') or 'mlflow'}.db"))
+        raise InputError(
+            Problem(place, f"{shown}: MLflow no longer stores runs in folders; use sqlite:///{rest.strip('/') or 'mlflow'}.db")
+        )
     schemes = {*SCHEMES, *(point.name for point in entry_points(group="mlflow.tracking_store"))}
     if scheme not in schemes:
         raise InputError(Problem(place, f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(schemes))}"))
