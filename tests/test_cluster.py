@@ -85,7 +85,7 @@ def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "MOST_BYTES", 100)
     stage = tmp_path / "stage"
     stage.mkdir()
-    with pytest.raises(InputError, match="the code beside the space file is"):
+    with pytest.raises(InputError, match="the code in the folder of the space file has"):
         cluster.environment(load(project / "space.yaml"), (project,), stage)
 
 
@@ -185,7 +185,7 @@ def test_a_ray_that_does_not_start_is_reported_with_the_next_step(project, monke
     with pytest.raises(SweepsError) as caught, cluster.ray_for(space, project, (project,), None):
         pass
     said = str(caught.value)
-    assert said.startswith("Ray has not started") and said.endswith(f"sweeps resume {project}") and "\n" not in said
+    assert said.startswith("Ray did not start") and said.endswith(f"sweeps resume {project}") and "\n" not in said
     assert len(starts.limits) == tries and all(part in said for part in named)
 
 

@@ -114,7 +114,7 @@ def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Se
         longest = max(end - begin for begin, end in ended[-count:])
         tail = max(0.0, longest - every * at_once) * (1 - 1 / at_once) / 2
         seconds = max([not_started * every + sum(rests) / at_once + tail, *rests])
-        how = f"{unfinished} trials left, one every {_seconds_text(every)} s (mean of the last {count} trials)"
+        how = f"{unfinished} trials left, one every {_seconds_text(every)} s (mean of the last {count})"
     if seconds < 1 and not paces_known:  # The last trial already takes longer than the usual trial.
         return None
     return TimeLeft(max(1.0, seconds), how)

@@ -45,9 +45,9 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
     if killed_for_memory or "running low on memory" in message or "OutOfMemory" in type(error).__name__:
         return "the process was killed because the memory ran out"
     if re.search(r"\bnode\b[^.]*\b(died|dead|removed|terminated|preempted)", message, re.IGNORECASE):
-        return "its node was lost"
+        return "the node of the process was lost"
     if any(cls.__name__ == "ActorDiedError" for cls in type(error).__mro__):
-        return "the process was killed (it left no trace, as by SIGKILL)"
+        return "the process was killed and left no trace, as after SIGKILL"
     return None
 
 

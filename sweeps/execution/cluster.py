@@ -163,15 +163,16 @@ def start(folder: Path, cpus: int) -> None:
                 ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
             return
         except Exception as e:  # Ray raises exceptions of many classes here.
-            log.exception("Ray has not started within %g s", limit)
+            log.exception("Ray did not start within %g s", limit)
             late, last = "timed out" in str(e).lower(), limit == START_WITHIN[-1]
             why = _in_a_line(e).rstrip(".")
             if not late:
-                raise SweepsError(f"Ray has not started: {why}{_resume_hint(folder)}") from e
+                raise SweepsError(f"Ray did not start: {why}{_resume_hint(folder)}") from e
             if last:
-                tried = ", nor within ".join(f"{seconds:g} s" for seconds in START_WITHIN)
-                advice = "the machine may be short of CPU or memory: end other programs, then try again"
-                raise SweepsError(f"Ray has not started within {tried}: {why}; {advice}{_resume_hint(folder)}") from e
+                limits = ", ".join(f"{seconds:g} s" for seconds in START_WITHIN)
+                tried = f"Ray did not start in {len(START_WITHIN)} attempts (time limits: {limits})"
+                advice = "if the machine lacks CPU or memory, end other programs and try again"
+                raise SweepsError(f"{tried}: {why}; {advice}{_resume_hint(folder)}") from e
         _end_ray(before)
 
 
@@ -272,7 +273,11 @@ def _end_ray(before: set[int]) -> None:
 
 def _resume_hint(folder: Path) -> str:
     """Return the part of an error message that says how to resume the sweep; "" if nothing has been recorded."""
-    return f"; everything recorded is safe. To continue: {resume_command(folder)}" if (folder / "space.yaml").is_file() else ""
+    return (
+        f"; everything that was recorded is safe. To continue the sweep: {resume_command(folder)}"
+        if (folder / "space.yaml").is_file()
+        else ""
+    )
 
 
 class _Watch(threading.Thread):
@@ -297,7 +302,7 @@ class _Watch(threading.Thread):
         while not self.over.wait(LOOK_EVERY):
             for name, process in self.vital.items():
                 if not _is_running(process) and not self.over.is_set():
-                    os.write(2, f"Ray has died ({name}){_resume_hint(self.folder)}\n".encode())
+                    os.write(2, f"Ray's process {name} has died{_resume_hint(self.folder)}\n".encode())
                     os._exit(1)
 
     def end(self) -> None:
@@ -348,7 +353,7 @@ def reach(address: str) -> None:
         try:
             socket.create_connection((host, int(port)), timeout=5).close()
         except OSError as e:
-            raise InputError(Problem("--address", f"{address}: no Ray cluster can be reached: {e}")) from e
+            raise InputError(Problem("--address", f"no Ray cluster can be reached at {address}: {e}")) from e
 
 
 def address_in_job() -> str | None:
@@ -383,7 +388,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
         ray.init(address=address, runtime_env=over_job(shipped), **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
         why = _in_a_line(e)
-        raise InputError(Problem("--address", f"{address}: no Ray cluster can be reached: {why}")) from e
+        raise InputError(Problem("--address", f"no Ray cluster can be reached at {address}: {why}")) from e
 
 
 def _in_a_line(error: Exception) -> str:
@@ -413,9 +418,11 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
     size = sum(f.stat().st_size for f in stage.rglob("*") if f.is_file())
     if size > MOST_BYTES:
         text = (
-            f"the code beside the space file is {size / 2**20:.0f} MB, more than {MOST_BYTES >> 20} MB can be shipped; move it to a folder"
+            f"the code in the folder of the space file has {size / 2**20:.0f} MB, but at most {MOST_BYTES >> 20} MB can be "
+            "sent to the nodes"
         )
-        raise InputError(Problem("--address", f"{text} of its own, or install it on the cluster"))
+        advice = "move the space file and its code to a separate folder, or install the code on the cluster"
+        raise InputError(Problem("--address", f"{text}; {advice}"))
     return {"working_dir": str(stage), **own_code()}
 
 
@@ -499,7 +506,7 @@ def read_on_nodes(file: Path) -> dict[str, bool | None]:
         try:
             seen[asked[ref]] = ray.get(ref)
         except ray.exceptions.RayError as e:
-            raise InputError(Problem("--address", f"node {asked[ref]} cannot run the shipped code: {last_line(e)}")) from e
+            raise InputError(Problem("--address", f"node {asked[ref]} cannot run the code that sweeps sent: {last_line(e)}")) from e
     return seen
 
 
@@ -524,7 +531,7 @@ def storage_problems(shared: Path, seen: dict[str, bool | None], place: str = "-
         if there is None:
             problems.append(Problem("--address", f"node {node} did not answer within {ANSWER_WITHIN:.0f} s"))
         elif not there:
-            text = f"{shared} is not the same folder on node {node}; with --address it must lie on storage that every node shares"
+            text = f"{shared} is not the same folder on node {node}; with --address, this folder must be on storage that every node shares"
             problems.append(Problem(place, text))
     return problems
 
@@ -582,8 +589,11 @@ def prepare_authentication(address: str) -> None:
     kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
     token = "the token in RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"the token in {kept}"
     has = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).expanduser().exists()
-    why = f"{token} is another token" if has else f"there is no token in {kept}"
-    text = f"{address}: the cluster requires a token, but {why}; copy the cluster's ~/.ray/auth_token, or set RAY_AUTH_TOKEN"
+    why = f"{token} is a different token" if has else f"there is no token in {kept}"
+    text = (
+        f"{address}: the cluster requires a token, but {why}; copy the cluster's file ~/.ray/auth_token to this machine, or "
+        "set RAY_AUTH_TOKEN"
+    )
     raise InputError(Problem("--address", text))
 
 

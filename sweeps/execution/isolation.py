@@ -329,7 +329,7 @@ def _restore_scheduling(before: dict[int, _Scheduling]) -> str | None:
             if now.cpus != was.cpus:
                 os.sched_setaffinity(tid, was.cpus)
     except OSError as e:
-        return f"its loop changed how the process is scheduled, and that cannot be undone: {e.strerror}"
+        return f"the training loop changed how the process is scheduled, and sweeps cannot undo this change: {e.strerror}"
     return None
 
 
@@ -359,7 +359,7 @@ def _put_back_limits(before: dict[int, tuple[int, int]]) -> str | None:
             try:
                 resource.setrlimit(which, limits)
             except (OSError, ValueError) as e:
-                return f"its loop lowered a resource limit, and that cannot be undone: {e}"
+                return f"the training loop lowered a resource limit of the process, and sweeps cannot undo this change: {e}"
     return None
 
 
@@ -379,7 +379,10 @@ def _put_back_handlers(before: dict[Any, Any]) -> str | None:
     for number, handler in before.items():
         if signal.getsignal(number) is not handler:
             if handler is None:
-                return f"its loop replaced the handler of {signal.Signals(number).name}, which a C library had set"
+                return (
+                    f"the training loop replaced the handler of {signal.Signals(number).name} that a C library had set, and "
+                    "sweeps cannot restore it"
+                )
             signal.signal(number, handler)
     return None
 
@@ -436,7 +439,7 @@ def _closed(streams: Iterable[Any]) -> str | None:
     """Return a message that names the standard streams that a loop has closed; None if all standard streams are open."""
     names = ("sys.stdin", "sys.stdout", "sys.stderr")
     found = [name for name, stream in zip(names, streams, strict=True) if getattr(stream, "closed", False)]
-    return f"its loop closed {' and '.join(found)}" if found else None
+    return f"the training loop closed {' and '.join(found)}" if found else None
 
 
 def _tensorflow_cluster() -> str | None:
@@ -447,7 +450,7 @@ def _tensorflow_cluster() -> str | None:
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     if getattr(context, "_server_def", None) is None and getattr(context, "_collective_ops_server_def", None) is None:
         return None
-    return "its loop has TensorFlow in a cluster, which a process cannot leave"
+    return "the training loop joined a TensorFlow cluster, which a process cannot leave"
 
 
 def settle() -> None:
@@ -593,5 +596,5 @@ def excess_growth(first: ProcessUse, now: ProcessUse) -> str | None:
         had, has = getattr(first, what), getattr(now, what)
         if has - had > bound:
             unit, size = ("MB of memory", 1 << 20) if what == "memory" else (what, 1)
-            return f"grew from {had // size} to {has // size} {unit}"
+            return f"the process grew from {had // size} to {has // size} {unit}"
     return None

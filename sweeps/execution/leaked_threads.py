@@ -39,7 +39,7 @@ def of_the_user(threads: Iterable[threading.Thread]) -> str | None:
             continue
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive() and (found := place(thread)) is not None:
-            return f"a thread that its loop began still runs: `{thread.name}` {found}"
+            return f"a thread that the training loop started is still running: `{thread.name}` {found}"
     return None
 
 
@@ -51,7 +51,7 @@ def place(thread: threading.Thread) -> str | None:
             return f"at {frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     code = _code_of(getattr(thread, "function", None)) or _code_of(getattr(thread, "_target", None))  # Of a Timer, or of a Thread.
-    return f"of {code.co_filename}:{code.co_firstlineno}" if code is not None and users(code.co_filename) else None
+    return f"with the function at {code.co_filename}:{code.co_firstlineno}" if code is not None and users(code.co_filename) else None
 
 
 def _code_of(function: Any) -> CodeType | None:

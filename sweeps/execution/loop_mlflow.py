@@ -87,7 +87,7 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
                 elif fluent._active_experiment_id == run.experiment:  # The run set this experiment, and not the user's module.
                     fluent._active_experiment_id = settings.experiment
         except Exception as e:  # A trial must not fail because MLflow's settings cannot be restored.
-            run.say(f"MLflow could not be put back to what it was: {type(e).__name__}: {e}")
+            run.say(f"the settings of MLflow could not be restored after the trial: {type(e).__name__}: {e}")
         finally:
             _at_hand = None
 
@@ -162,7 +162,7 @@ class TrialRun:
         artifacts = (self.folder / f"{name}-artifacts").resolve().as_uri()
         experiment = made.experiment_id if made else client.create_experiment("trial", artifacts)
         run = client.create_run(experiment, run_name=self.folder.name).info.run_id
-        self.say(f"what the loop logs to MLflow goes to {uri}; `mlflow ui --backend-store-uri {uri}` shows it")
+        self.say(f"the data that the loop logs to MLflow is written to {uri}; `mlflow ui --backend-store-uri {uri}` shows this data")
         return uri, experiment, run
 
     @property
@@ -201,7 +201,7 @@ class TrialRun:
                     raise
             from mlflow.tracking._tracking_service.utils import _get_store
 
-            self.say(f"MLflow at {_shown(self.tracking)} does not answer any more")
+            self.say(f"MLflow at {_shown(self.tracking)} no longer answers")
             uri, _, run = self._local()
             self.mirror = _get_store(uri), run
         store, run = self.mirror
@@ -217,8 +217,8 @@ class TrialRun:
             known = plain.__self__.get_run(self.id).data.params  # type: ignore[attr-defined]
         others = [p for p in params if known.get(p.key, str(p.value)) != str(p.value)]
         for param in others:
-            kept = f"the parameter `{param.key}` of the trial stays {known[param.key]} in MLflow"
-            self.say(f"{kept}; the loop logged {param.value}")
+            kept = f"in MLflow, the trial's parameter `{param.key}` keeps the value {known[param.key]}"
+            self.say(f"{kept}; the value {param.value} that the loop logged is ignored")
         if not others:
             return given
         if "param" in given:

@@ -65,7 +65,11 @@ class Guard:
             held = _held(psutil.Process(os.getppid()).children())  # The ranks are children of the raylet, like the pool.
             if (pid := victim(used, total, self.threshold, held)) is not None:
                 log.warning(
-                    "memory runs low, %.1f of %.1f GB: process %d is ended, which holds %.1f", used / 1e9, total / 1e9, pid, held[pid] / 1e9
+                    "memory is low (%.1f of %.1f GB are used), so process %d is killed, which uses %.1f GB",
+                    used / 1e9,
+                    total / 1e9,
+                    pid,
+                    held[pid] / 1e9,
                 )
                 self.kills += 1
                 with contextlib.suppress(psutil.Error):

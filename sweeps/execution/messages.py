@@ -73,8 +73,8 @@ class Silence:
     stack: str = ""
 
     def __str__(self) -> str:
-        stands = f"; it stands here:\n{self.stack}" if self.stack else " and does not answer"
-        return f"rank {self.rank} has not reported for {self.seconds:.0f} s{stands}"
+        stack = f"; the stack of its training loop:\n{self.stack}" if self.stack else " and does not answer"
+        return f"rank {self.rank} has not reported for {self.seconds:.0f} s{stack}"
 
 
 @dataclass(frozen=True)

@@ -315,7 +315,7 @@ class _Pool:
         """
         running = self.trials[trial_id]
         if running.progress.attempt != attempt:
-            raise RuntimeError("this attempt has ended")
+            raise RuntimeError("this attempt of the trial has ended")
         return await running.exchange(rank, number, value)
 
     async def tell(self, trial_id: str, attempt: int, update: RankUpdate) -> None:

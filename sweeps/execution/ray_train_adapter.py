@@ -112,7 +112,7 @@ class Context(TrainContext):
             RuntimeError: No trial is running.
         """
         if self._session is None:
-            raise RuntimeError("there is no storage between trials")
+            raise RuntimeError("no trial is running in this process, so there is no storage")
         folder = Path(self._session.folder)
         return StorageContext(storage_path=str(folder.parent), experiment_dir_name=folder.name)
 
@@ -259,7 +259,7 @@ class Shard(DataIteratorImpl):
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(ray.data.Dataset, name):
-            raise LazyData(f"{name}: {REFUSAL}: {_instead(name)}")
+            raise LazyData(f"{name}: {REFUSAL}; {_instead(name)}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
@@ -272,9 +272,9 @@ class LazyData(RuntimeError, AttributeError):
 
 # Methods of a Dataset that run Ray tasks without the executor.
 TASKS = ("split", "split_at_indices", "split_proportionately", "train_test_split", "to_arrow_refs", "to_numpy_refs", "to_pandas_refs")
-REFUSAL = "shards are ready to be read; a transformation of a Ray Dataset inside a loop would wait for CPUs that the trials hold"
-INSTEAD = "put it into `space.preprocessor`, or transform what `to_pandas()` or a batch gives"
-SHUFFLE = "pass `local_shuffle_buffer_size` to `iter_batches` or `iter_torch_batches` of the shard, which shuffles as it reads"
+REFUSAL = "a training loop cannot transform a Ray Dataset, because the transformation would wait for CPUs that the trials hold"
+INSTEAD = "put the transformation into `space.preprocessor`, or transform the batches or the result of `to_pandas()`"
+SHUFFLE = "to shuffle the rows, pass `local_shuffle_buffer_size` to `iter_batches` or `iter_torch_batches` of the shard"
 
 
 def _instead(what: str) -> str:
@@ -294,7 +294,7 @@ def read_data_in_place() -> None:
 
     def refused(what: str) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise LazyData(f"{what}: {REFUSAL}: {_instead(what)}")
+            raise LazyData(f"{what}: {REFUSAL}; {_instead(what)}")
 
         return refuse
 
@@ -317,7 +317,7 @@ def refuse_shutdown() -> None:
     """
 
     def refuse(*args: Any, **kwargs: Any) -> None:
-        raise RuntimeError("ray.shutdown() inside a training loop would end its worker; leave it out")
+        raise RuntimeError("a training loop must not call ray.shutdown(), because the call would end the loop's worker; remove the call")
 
     ray.shutdown = refuse
 

@@ -21,7 +21,7 @@ def warning_for(version: str) -> str | None:
     if ".".join(version.split(".")[:2]) in TESTED:
         return None
     return (
-        f"warning: this is Ray {version}, and sweeps was tested with {', '.join(f'{minor}.*' for minor in TESTED)}; "
+        f"warning: Ray {version} is installed, but sweeps was tested only with Ray {', '.join(f'{minor}.*' for minor in TESTED)}; "
         f"trials may fail. To install a tested version: pip install 'ray[default,tune,train,data]=={TESTED[-1]}.*'"
     )
 

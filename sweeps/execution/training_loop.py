@@ -75,7 +75,7 @@ def _report_result(session: TrialSession, returned: Any) -> None:
         with contextlib.closing(returned):
             for metrics in filter(None, returned):
                 if not isinstance(metrics, Mapping):
-                    raise TypeError(f"the loop yielded {metrics!r}; a loop yields dicts of metrics, such as {{'loss': 0.5}}")
+                    raise TypeError(f"the loop yielded {metrics!r}, but must yield dicts of metrics, such as {{'loss': 0.5}}")
                 session.report(dict(metrics), None)
     elif isinstance(returned, Mapping) and returned:
         never_reported = not session.reports and session.assignment.checkpoint is None

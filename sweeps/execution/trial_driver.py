@@ -136,22 +136,25 @@ class TrialDriver:
         if running.failures <= self.max_failures:
             running.retry()
             return
-        limit = f"limits.max_failures: {self.max_failures}"
-        count = f"{running.failures} attempts failed with an exception that limits.retry_on names ({limit}); the last:\n"
+        limit = f"`limits.max_failures` allows only {self.max_failures}"
+        count = f"{running.failures} attempts failed with an exception that `limits.retry_on` lists, and {limit}; the last exception:\n"
         running.finish(State.FAIL, f"{count if running.failures > 1 else ''}{ended.error}")
 
     def _count_loss(self, running: RunningTrial, lost: WorkerLost) -> None:
         if lost.blameless:
             running.blameless += 1
             if running.blameless >= MOST_BLAMELESS:
-                running.finish(State.FAIL, f"its workers were lost {running.blameless} times in a row without a report: {lost}")
+                running.finish(
+                    State.FAIL,
+                    f"the trial's workers were lost {running.blameless} times in a row, with no report in between; the last loss: {lost}",
+                )
             return
         running.failures += 1
         if LOST not in self.job.retry_on:
-            running.finish(State.FAIL, f"a worker process died (limits.retry_on does not name `{LOST}`): {lost}")
+            running.finish(State.FAIL, f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {lost}")
         elif running.failures > self.max_failures:
-            limit = f"limits.max_failures: {self.max_failures}"
-            running.finish(State.FAIL, f"a worker process died in {running.failures} attempts ({limit}): {lost}")
+            limit = f"`limits.max_failures` allows only {self.max_failures}"
+            running.finish(State.FAIL, f"a worker process died in {running.failures} attempts, and {limit}; the last loss: {lost}")
 
     async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
         """Run one attempt, from the reservation of workers to their release; return the result of the attempt."""
@@ -166,7 +169,7 @@ class TrialDriver:
         except CannotStart as e:
             if await self.fits.caused_failure([]):
                 raise RayActorError from e
-            return Ended(0, State.FAIL, f"its workers could not start: {e}")
+            return Ended(0, State.FAIL, f"the trial's workers could not start: {e}")
         running.workers, running.stage, seconds = gang.workers, Stage.TRAINING, 0.0
         try:
             return await self._run_on(gang, running, prepared)
@@ -240,7 +243,7 @@ class TrialDriver:
             self.workers.lose(worker, lost)
             return lost
         if ended.broken:
-            log.info("%s is closed: %s", worker.id, ended.broken)
+            log.info("%s is closed, because it cannot run another trial: %s", worker.id, ended.broken)
         if ended.update is not None and self.record(running, assignment.attempt, ended.update, ended):
             running.look_at_rungs(together=bool(self.job.milestones))
         return ended
@@ -282,8 +285,8 @@ class TrialDriver:
         if failed and await self.fits.caused_failure(failed):
             raise RayActorError
         if not failed and len({e.reports for e in ended}) > 1:
-            counts = ", ".join(f"rank {e.rank} {e.reports}" for e in sorted(ended, key=lambda e: e.rank))
-            return Ended(0, State.FAIL, f"every rank must report equally often; reports were: {counts}")
+            counts = ", ".join(f"rank {e.rank}: {e.reports}" for e in sorted(ended, key=lambda e: e.rank))
+            return Ended(0, State.FAIL, f"every rank must report equally often, but the numbers of reports are {counts}")
         return failed[0] if failed else min(ended, key=lambda e: e.rank)
 
     async def _await_ranks(self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
@@ -295,13 +298,14 @@ class TrialDriver:
             if limit is not None and running.began is not None:  # The time limit includes earlier attempts.
                 left = limit + STACKS_WITHIN - running.spent()
                 if left <= 0:
-                    return f"the trial took longer than it may (limits.trial_timeout: {limit:g} s); its log has the stack of every thread"
+                    logs = "the log of each rank has the stack of every thread"
+                    return f"the trial took longer than `limits.trial_timeout` ({limit:g} s); {logs}"
             if silence is not None:
                 left = min(left or LOOK_EVERY, LOOK_EVERY)
                 if running.overdue(silence, len(ranks), time.monotonic()):
                     await asyncio.sleep(STACKS_WITHIN)  # Other ranks may wait for the late rank, and exceed the limit too.
                     if late := running.overdue(silence, len(ranks), time.monotonic()):
-                        return "\n".join([*map(str, late), f"no report within limits.report_timeout, {silence:g} s"])
+                        return "\n".join([*map(str, late), f"a rank must report within `limits.report_timeout` ({silence:g} s)"])
             done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             results = [rank.result() for rank in done]
             if any(isinstance(result, WorkerLost) for result in results):

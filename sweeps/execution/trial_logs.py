@@ -83,7 +83,8 @@ def shorten(log: int | Path) -> None:
     last = last[last.find(b"\n") + 1 :]
     os.ftruncate(log, FIRST)
     cut = (
-        f"\n--- output was left out here: of more than {LARGEST >> 20} MiB a log keeps the first {FIRST >> 20} and the last {LAST >> 20}\n"
+        f"\n--- output was left out here: of a log with more than {LARGEST >> 20} MiB, "
+        f"sweeps keeps the first {FIRST >> 20} MiB and the last {LAST >> 20} MiB\n"
     )
     os.write(log, cut.encode() + last)
 

@@ -134,7 +134,9 @@ class TrialSession:
             RuntimeError: The calling thread belongs to an earlier trial.
         """
         if not isinstance(metrics, Mapping):
-            raise TypeError(f"report takes a dict of metrics, such as {{'loss': 0.5}}; got {type(metrics).__name__}: {quote(metrics)}")
+            raise TypeError(
+                f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got {type(metrics).__name__}: {quote(metrics)}"
+            )
         if threading.current_thread() in self._leaked:
             raise RuntimeError("the trial that started this thread has ended, so its report belongs to no trial")
         if self.stopped:  # The loop has caught the first `Stopped`.
@@ -166,7 +168,7 @@ class TrialSession:
         self.step = self.assignment.checkpoint.step if self._resumed and self.assignment.checkpoint else 0
         if self.job.milestones and not self._resumed:
             raise CheckpointIgnored(
-                "pbt needs a loop that continues from its checkpoint; this one did not call `ray.train.get_checkpoint()`"
+                "pbt needs a loop that continues from its checkpoint, but this loop did not call `ray.train.get_checkpoint()`"
             )
 
     def _checked(self, metrics: Mapping[Any, Any]) -> dict[str, float]:
@@ -179,12 +181,12 @@ class TrialSession:
             if metric in flat:
                 raise ValueError(f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at step {self.step}")
             names = ", ".join(sorted(flat)) or "nothing"
-            missing = f"the objective's metric `{metric}` was not reported at step {self.step}; the loop reports: {names}"
+            missing = f"the objective's metric `{metric}` was not reported at step {self.step}; the loop reported: {names}"
             raise (MetricMissing if self.step == 1 else ValueError)(missing)
         if (name := unbeatable(numbers, self.job.goals)) is not None:
             raise ValueError(
-                f"`{name}` is {numbers[name]} at step {self.step}, which no trial could beat;"
-                " report a finite value, or nan where there is none"
+                f"the metric `{name}` is {numbers[name]} at step {self.step}, which no trial could beat;"
+                " report a finite value, or nan if there is no value"
             )
         return numbers
 
@@ -270,9 +272,9 @@ class TrialSession:
         shards, opened = self._cache.shards, self._cache.opened
         name = name if name in shards else ALIASES.get(name, name)
         if not shards:
-            raise KeyError(f"no dataset `{name}`: the space names no data; name it under `data:`, or read it in the loop")
+            raise KeyError(f"no dataset `{name}`: the space file has no section `data`; add this section, or read the data in the loop")
         if name not in shards:
-            raise KeyError(f"no dataset `{name}`; there are: {', '.join(shards)}")
+            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(shards)}")
         if name not in opened:
             opened[name] = ray_train_adapter.Shard(ray.get(shards[name][self.rank % len(shards[name])]).materialize())
         return opened[name]

@@ -248,7 +248,7 @@ class WorkerPool:
             if request in too_large and (self._fixed is not None or time.monotonic() - since > FITS_WITHIN):
                 total = self.total
                 needs = ", ".join(f"{amount:g} {name} (there are {total.get(name, 0):g})" for name, amount in request.need.items())
-                waited = "" if self._fixed is not None else f" after waiting {FITS_WITHIN:.0f} s for nodes to join"
+                waited = "" if self._fixed is not None else f"; sweeps waited {FITS_WITHIN:.0f} s for more nodes"
                 granted.set_exception(CannotStart(f"scaling: {request.shape} needs {needs}{waited}"))
 
     def _give_back(self, workers: Sequence[Worker]) -> None:
@@ -290,7 +290,7 @@ class WorkerPool:
             await self._disband(gang)
             if lost := next((one.lost for one in gang.workers if one.lost is not None), None):
                 raise lost from e
-            raise CannotStart(f"trainer.backend: `{self.job.backend}` could not connect them: {describe(e)}") from e
+            raise CannotStart(f"trainer.backend: `{self.job.backend}` could not connect the trial's workers: {describe(e)}") from e
         gang.connected = True
         log.info("%s connected %s in %.0f ms", gang.id, ", ".join(w.id for w in gang.workers), 1000 * (time.monotonic() - began))
 
@@ -364,7 +364,7 @@ class WorkerPool:
                 w for w in self.workers.values() if w.phase is Phase.IDLE and w.node == starting.node and names & dict(w.resources).keys()
             ]
             if starting.phase is Phase.BUSY and idle:
-                log.warning("%s is not up after %g s; an idle worker makes room", starting.id, PLACED_WITHIN)
+                log.warning("%s did not start within %g s, so an idle worker is closed to free its resources", starting.id, PLACED_WITHIN)
                 self.close(min(idle, key=lambda w: w.used))
 
     async def _close(self, worker: Worker) -> None:
@@ -428,7 +428,7 @@ class WorkerPool:
             try:
                 await asyncio.wait_for(_result(one.actor.execute.remote(os.getpid)), DISBAND_WITHIN)
             except TimeoutError:
-                self.lose(one, WorkerLost(f"{one.id} did not answer for {DISBAND_WITHIN:.0f} s while its gang was connected"))
+                self.lose(one, WorkerLost(f"{one.id} did not answer for {DISBAND_WITHIN:.0f} s while its gang was being connected"))
             except Exception as e:
                 self.lose(one, WorkerLost(describe(e)))
 
@@ -454,11 +454,11 @@ class WorkerPool:
 
     def _reason_of_death(self, one: Worker, now: float) -> WorkerLost | None:
         if one.info is not None and one.node not in self.nodes:
-            return WorkerLost("its node was lost", blameless=True)
+            return WorkerLost("the node of the process was lost", blameless=True)
         if one.info is not None and one.node == self._here and not is_alive(one.info.pid):
-            return WorkerLost("the process was killed (it left no trace, as by SIGKILL)")
+            return WorkerLost("the process was killed and left no trace, as after SIGKILL")
         if one.heartbeat is not None and now - one.heartbeat > self.job.heartbeat_timeout:
-            return WorkerLost(f"no heartbeat for {now - one.heartbeat:.0f} s (limits.heartbeat_timeout)", blameless=True)
+            return WorkerLost(f"the worker sent no heartbeat for {now - one.heartbeat:.0f} s (limits.heartbeat_timeout)", blameless=True)
         return None
 
     def update_nodes(self, found: Sequence[Mapping[str, Any]]) -> None:

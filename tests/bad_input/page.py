@@ -19,7 +19,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
 }
 
 # Known only at a trial's first report.
-METRIC = "the objective's metric `loss` was not reported at step 1; the loop reports: accuracy, f1"
+METRIC = "the objective's metric `loss` was not reported at step 1; the loop reported: accuracy, f1"
 METRIC_TEST = "test_a_metric_that_is_never_reported_is_named_with_those_that_are"
 
 HEAD = f"""\

@@ -166,7 +166,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--address without a cluster",
             "run",
             ["space.yaml", "--address", "127.0.0.1:1"],
-            "--address: 127.0.0.1:1: no Ray cluster can be reached: [Errno 111] Connection refused",
+            "--address: no Ray cluster can be reached at 127.0.0.1:1: [Errno 111] Connection refused",
         ),
         typed(
             "--address of a Ray Client",

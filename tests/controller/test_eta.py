@@ -46,7 +46,7 @@ def test_the_first_trials_start_up_does_not_count(at_once):
 def test_it_says_how_it_was_reckoned():
     left = time_left(40.0, 16, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, None)
     assert left is not None and left.seconds == pytest.approx(24.0) and not left.at_most
-    assert left.how == "6 trials left, one every 4 s (mean of the last 8 trials)"
+    assert left.how == "6 trials left, one every 4 s (mean of the last 8)"
 
 
 def test_the_pace_is_that_of_late():

@@ -271,7 +271,7 @@ def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_comman
     folder, _ = uneven(tmp_path)
     for more, name, step, note in (
         ((), "0000", 2, "exported the model of step 2 (value 0.35), because the loop saved no checkpoint at the trial's best step, 3"),
-        (("--latest",), "0000-latest", 4, "exported the model of step 4 (0.5)"),
+        (("--latest",), "0000-latest", 4, "exported the model of step 4 (value 0.5)"),
     ):
         done = CliRunner().invoke(cli.main, ["export", str(folder), *more], prog_name="sweeps")
         assert done.exit_code == 0 and done.output.splitlines() == [str(folder / "exports" / name), note]

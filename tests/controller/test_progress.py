@@ -134,9 +134,7 @@ def test_the_time_left_is_reckoned_from_what_ended(controller):
         controller.on_trial_progress(trial, Progress(reports(1.0), state=State.COMPLETE))
     controller.progress.spans = [(10.0 * i, 10.0 * i + 10) for i in range(1, 5)]
     left = controller.status().left
-    assert (
-        left is not None and left.seconds == pytest.approx(40.0) and left.how == "4 trials left, one every 10 s (mean of the last 3 trials)"
-    )
+    assert left is not None and left.seconds == pytest.approx(40.0) and left.how == "4 trials left, one every 10 s (mean of the last 3)"
 
 
 def test_a_sweep_that_is_stopping_promises_nothing(controller):

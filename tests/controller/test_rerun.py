@@ -35,7 +35,7 @@ def test_curves_are_compared_to_the_bit():
 def test_what_is_said_of_it():
     assert str(Comparison("0003", CURVE, CURVE)) == "trial 0003: 3 steps, all bits equal"
     other = Comparison("0003", CURVE, reported(0.5, math.nan, 0.3))
-    assert not other.equal and str(other) == "trial 0003: differs from step 3 on: auc 0.25 then, 0.3 now"
+    assert not other.equal and str(other) == "trial 0003: differs from step 3 on: auc was 0.25 and is now 0.3"
     assert "no report now" in str(Comparison("0003", CURVE, CURVE[:2]))
     assert "fails now: boom" in str(Comparison("0003", CURVE, CURVE, "boom"))
     again = Comparison("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
@@ -75,11 +75,11 @@ def test_a_loop_that_came_to_its_end_without_a_value_fails_again():
     good = [Report(1, {"loss": 0.5, "auc": 0.9}, 0.0)]
     assert _missing_value(judge, State.COMPLETE, good) is None
     for bad in ([], [Report(1, {"loss": math.nan, "auc": 0.9}, 0.0)], [Report(1, {"loss": 0.5}, 0.0)]):
-        assert str(_missing_value(judge, State.COMPLETE, bad)).startswith("no value of `")
+        assert str(_missing_value(judge, State.COMPLETE, bad)).startswith("the loop reported no value of `")
         assert _missing_value(judge, State.PRUNED, bad) is None, "stopped where it was stopped"
 
 
-@pytest.mark.parametrize("point, said", [(True, "with a given result"), (False, "stopped before its first report")])
+@pytest.mark.parametrize("point, said", [(True, "whose result the space file gives"), (False, "stopped before its first report")])
 def test_what_was_never_run_cannot_be_run_again(tmp_path, point, said):
     file = space_of(tmp_path, "plain")
     if point:

@@ -142,7 +142,7 @@ def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError) as e:
         sweeps.run(space_of(tmp_path, "unreported", limits="max_trials: 2, max_concurrent_trials: 1"), dir=tmp_path / "runs")
-    said = "objective.metric: the objective's metric `loss` was not reported at step 1; the loop reports: accuracy, f1"
+    said = "objective.metric: the objective's metric `loss` was not reported at step 1; the loop reported: accuracy, f1"
     assert str(e.value) == f"{tmp_path / 'own.yaml'}:4:21: {said}"
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
@@ -155,7 +155,9 @@ def test_a_metric_that_is_no_number_is_shown(clean_ray, tmp_path):
 
 @pytest.mark.long
 def test_ranks_that_report_unequally_often_fail(clean_ray, tmp_path):
-    with pytest.raises(sweeps.SweepFailed, match="every rank must report equally often; reports were: rank 0 3, rank 1 2"):
+    with pytest.raises(
+        sweeps.SweepFailed, match="every rank must report equally often, but the numbers of reports are rank 0: 3, rank 1: 2"
+    ):
         sweeps.run(
             space_of(tmp_path, "reports_unequally", limits="max_trials: 1"),
             dir=tmp_path / "runs",
@@ -329,7 +331,7 @@ def train(config):
     try:
         ray.train.get_dataset_shard("train")
     except KeyError as e:
-        assert "names no data" in str(e)
+        assert "has no section `data`" in str(e)
     else:
         raise AssertionError("there is data")
     for step in range(_start() + 1, 4):

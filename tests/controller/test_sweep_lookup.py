@@ -228,7 +228,7 @@ def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
     for name, said in (("made", "several sweeps"), ("nade-1", "did you mean `made-1`?"), (tmp_path, "is not a sweep's folder")):
         with pytest.raises(InputError, match=said.replace("?", r"\?")):
             sweep_lookup.find(name, tmp_path)
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="does not exist"):
         list_sweeps(tmp_path / "absent")
     with pytest.raises(InputError, match="has no sweeps"):
         sweep_lookup.find("latest", tmp_path / "absent")

@@ -60,7 +60,7 @@ def test_r14_an_infinitely_good_value_fails_the_trial(goal, value, fails):
 @pytest.mark.parametrize("metrics", [[1], None, "loss", 3.0, [("loss", 1.0)]])
 def test_r16_a_report_that_is_not_a_dict_is_refused_at_the_line_of_the_loop(metrics):
     lines = said(session(loss="minimize"), metrics).splitlines()
-    assert lines[-1].startswith("TypeError: report takes a dict of metrics") and repr(metrics) in lines[-1]
+    assert lines[-1].startswith("TypeError: `report` takes a dict of metrics") and repr(metrics) in lines[-1]
     assert __file__ in "".join(lines[-4:-1]) and "trial_session.py" not in "".join(lines)
 
 

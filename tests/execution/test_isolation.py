@@ -207,14 +207,14 @@ def test_a_process_that_cannot_be_reset_is_broken(monkeypatch):
     monkeypatch.setattr(os, "setpriority", lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
     with isolation.isolated() as left:
         nice = 5
-    assert left.broken == "its loop changed how the process is scheduled, and that cannot be undone: Permission denied"
+    assert left.broken == "the training loop changed how the process is scheduled, and sweeps cannot undo this change: Permission denied"
 
 
 def test_a_closed_stream_breaks_the_process(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     with isolation.isolated() as left:
         sys.stdout.close()
-    assert left.broken == "its loop closed sys.stdout"
+    assert left.broken == "the training loop closed sys.stdout"
 
 
 def waits(event: threading.Event) -> None:
@@ -244,7 +244,9 @@ def test_a_thread_of_the_users_breaks_the_process_while_it_runs(kind):
             if not thread.is_alive():
                 thread.start()
         assert left.threads == [thread]
-        assert left.broken is not None and left.broken.startswith(f"a thread that its loop began still runs: `{thread.name}` ")
+        assert left.broken is not None and left.broken.startswith(
+            f"a thread that the training loop started is still running: `{thread.name}` "
+        )
         assert str(Path(__file__)) in left.broken
     finally:
         event.set()
@@ -424,7 +426,10 @@ def test_patches_of_a_package_that_a_trial_imports_stay(monkeypatch):
 
 
 def test_a_handler_that_python_cannot_set_again_breaks_the_process():
-    assert isolation._put_back_handlers({signal.SIGUSR1: None}) == "its loop replaced the handler of SIGUSR1, which a C library had set"
+    assert (
+        isolation._put_back_handlers({signal.SIGUSR1: None})
+        == "the training loop replaced the handler of SIGUSR1 that a C library had set, and sweeps cannot restore it"
+    )
 
 
 def test_a_signal_that_a_loop_has_blocked_goes_to_its_own_handler():
@@ -529,8 +534,11 @@ NEW = ProcessUse(memory=300 << 20, descriptors=60, threads=40)
 def test_a_worker_is_worn_when_it_grew_past_a_bound():
     assert excess_growth(NEW, NEW) is None
     assert excess_growth(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH)) is None
-    assert excess_growth(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH + 1)) == "grew from 300 to 1324 MB of memory"
-    assert excess_growth(NEW, replace(NEW, descriptors=317)) == "grew from 60 to 317 descriptors"
-    assert excess_growth(NEW, replace(NEW, threads=169)) == "grew from 40 to 169 threads"
+    assert (
+        excess_growth(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH + 1))
+        == "the process grew from 300 to 1324 MB of memory"
+    )
+    assert excess_growth(NEW, replace(NEW, descriptors=317)) == "the process grew from 60 to 317 descriptors"
+    assert excess_growth(NEW, replace(NEW, threads=169)) == "the process grew from 40 to 169 threads"
     large = replace(NEW, memory=8 << 30)
     assert excess_growth(large, replace(large, memory=15 << 30)) is None, "a large one may grow by as much again"

@@ -53,7 +53,7 @@ def test_the_names_of_the_valid_shard_in_rays_tutorials_work(name):
 def test_a_dataset_that_is_not_there_is_named():
     with pytest.raises(KeyError, match=r"`test`.* train, valid"):
         shard_of(["train", "valid"], "test")
-    with pytest.raises(KeyError, match=r"`train`.* names no data"):
+    with pytest.raises(KeyError, match=r"`train`.* has no section `data`"):
         shard_of([], "train")
 
 
@@ -102,7 +102,10 @@ def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
     from sweeps.execution import ray_train_adapter
 
     shard = ray_train_adapter.Shard(SimpleNamespace())
-    with pytest.raises(ray_train_adapter.LazyData, match=r"map_batches: shards are ready to be read; .*: put it into `space.preprocessor`"):
+    with pytest.raises(
+        ray_train_adapter.LazyData,
+        match=r"map_batches: a training loop cannot transform a Ray Dataset, .*; put the transformation into `space.preprocessor`",
+    ):
         shard.map_batches(len)
     with pytest.raises(ray_train_adapter.LazyData, match=r"random_shuffle: .*`local_shuffle_buffer_size`.*`iter_batches`"):
         shard.random_shuffle()

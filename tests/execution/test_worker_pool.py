@@ -133,8 +133,8 @@ def test_a_trial_waits_until_its_workers_are_up_and_a_lost_one_is_not_used(fake)
         fake.come_up(0)
         await asyncio.sleep(0.05)
         assert not waiting.done()
-        pool.lose(list(pool.workers.values())[1], WorkerLost("its node was lost", blameless=True))
-        with pytest.raises(WorkerLost, match="its node was lost"):
+        pool.lose(list(pool.workers.values())[1], WorkerLost("the node of the process was lost", blameless=True))
+        with pytest.raises(WorkerLost, match="the node of the process was lost"):
             await waiting
         assert [w.phase for w in pool.workers.values()] == [Phase.IDLE], "the other worker is free"
 

@@ -52,7 +52,7 @@ def test_a_transformation_of_the_data_inside_a_loop_is_refused_in_one_line(clean
         progress, _ = driving.finish(t, timeout=60)
         assert progress.state is State.FAIL
         last = progress.error.splitlines()[-1]
-        assert "MapBatches" in last and "put it into `space.preprocessor`" in last
+        assert "MapBatches" in last and "put the transformation into `space.preprocessor`" in last
     finally:
         driving.close()
 

@@ -45,7 +45,10 @@ def test_the_time_of_a_lost_attempt_counts(clean_ray, tmp_path):
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
         driving.start(t)
         progress, _ = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.FAIL, 2) and "its log has the stack of every thread" in progress.error
+        assert (progress.state, progress.attempts) == (
+            State.FAIL,
+            2,
+        ) and "the log of each rank has the stack of every thread" in progress.error
         assert "wait_for_ever" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
     finally:
         driving.close()

@@ -219,7 +219,7 @@ def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
             ("raises everywhere", "every rank"),
             ("exits", "SystemExit"),
             ("raises its own kind", "Enough: enough for now"),
-            ("ends Ray", "ray.shutdown() inside a training loop would end its worker"),
+            ("ends Ray", "a training loop must not call ray.shutdown()"),
             ("raises alone", "only rank 1"),
         ]
         for number, (how, said) in enumerate(wrongs, start=10):

@@ -211,7 +211,7 @@ def test_a_sweep_on_a_terminal_shows_the_view_and_leaves_stdout_clean(tmp_path):
 
 
 def test_r13_a_silent_trial_is_named_once_with_its_stack():
-    said = "rank 1 has not reported for 301 s; it stands here:\n  File loop.py"
+    said = "rank 1 has not reported for 301 s; the stack of its training loop:\n  File loop.py"
     row = dataclasses.replace(STANDING.rows[0], stage="silent", silent=said)
     stream = io.StringIO()
     show = Progress(silent=False, stream=stream)

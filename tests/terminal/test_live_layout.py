@@ -57,7 +57,7 @@ STANDING = SweepStatus(
     use=(ResourceUse("CPU", 6, 5, 1),),
     fits=2,
     seconds=92.4,
-    left=TimeLeft(89.0, "36 trials left, one every 2.4 s (mean of the last 16 trials)"),
+    left=TimeLeft(89.0, "36 trials left, one every 2.4 s (mean of the last 16)"),
 )
 
 
@@ -80,7 +80,7 @@ def test_the_report_has_the_importances(width):
         assert word in text
     for word in ("workers=1 × 1 CPU", "preprocessor=MinMaxScaler", "eta=0.2407", "0012 xgboost", "CPU 5/6 (1 warm)", "about 1:29"):
         assert word in text
-    assert re.search(r"36 trials left,\s+one every 2.4 s\s+\(mean of the\s+last 16 trials\)", text)
+    assert re.search(r"36\s+trials\s+left,\s+one\s+every\s+2.4\s+s\s+\(mean\s+of\s+the\s+last\s+16\)", text)
     for trial, step, time in (
         ("0029", "31/50", "0:04"),
         ("0030", "7/50", "0:02"),

@@ -54,8 +54,11 @@ def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space)
         ('"my_trackers:NoClose"', "`my_trackers:NoClose` has no method `close`; a tracker must have the methods `handle` and `close`"),
         ('"my_trackers:Nothing"', "`my_trackers:Nothing` has no method `handle` and no method `close`"),
         ('"my_trackers:wrong"', "`my_trackers:wrong` has no method `handle`"),
-        ('"my_trackers:number"', "`my_trackers:number` is int, but must be a class"),
-        ('{"my_trackers:Good": {pth: y}}', "`my_trackers:Good` cannot be created with pth: TypeError: .*unexpected keyword argument 'pth'"),
+        ('"my_trackers:number"', "`my_trackers:number` has the type int, but must be a class"),
+        (
+            '{"my_trackers:Good": {pth: y}}',
+            "`my_trackers:Good` cannot be created with the options pth: TypeError: .*unexpected keyword argument 'pth'",
+        ),
         ('"broken_tracker:Good"', "`broken_tracker:Good` cannot be imported: ModuleNotFoundError: No module named 'no_such_package'"),
     ],
 )
