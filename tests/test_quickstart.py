@@ -131,7 +131,7 @@ def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(quic
 
     first, said = exported()
     digest = (first / "manifest.sha256").read_text().split()[0]
-    assert first == Path(result["dir"], "exports", result["best"]["trial"]) and said[0] == f"SHA-256 of its manifest: {digest}"
+    assert first == Path(result["dir"], "exports", result["best"]["trial"]) and said[0] == f"SHA-256 of the bundle's manifest: {digest}"
     assert (
         said[1].startswith("registered this bundle as tumours version 1, for the MLflow run ")
         and said[2] == "alias champion now refers to version 1"

@@ -324,7 +324,7 @@ class _Best:
                 self.weights = load_file(Path(folder, "model.safetensors"))
         weights = latest["network"]
         if {name: value.shape for name, value in network.state_dict().items()} != {name: value.shape for name, value in weights.items()}:
-            raise ValueError("the checkpoint is of a network of another `depth` or `width`: under pbt these must be constants")
+            raise ValueError("the checkpoint has a network of another `depth` or `width`; under pbt, `depth` and `width` must be constants")
         network.load_state_dict(weights)
         return latest
 

@@ -16,7 +16,7 @@ from sweeps.cli.group import main
 @click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export the K best trials.")
 @click.option("--pareto", is_flag=True, help="Export every trial of the Pareto front, for several objectives.")
-@click.option("--refit", is_flag=True, help="Train the trial again on train and valid together, for as many steps as its best model.")
+@click.option("--refit", is_flag=True, help="Train the trial again on train and valid together, up to the step of its best model.")
 @click.option("--latest", is_flag=True, help="Export the trial's latest checkpoint instead of the best one.")
 @click.option("-o", "--output", type=options.PATH, default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
 @click.option("--register", "name", default=None, metavar="NAME", help="Register the bundle as a version of this model in MLflow.")
@@ -35,7 +35,9 @@ def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | No
     if (alias is not None or force) and name is None:
         raise click.UsageError("--alias and --force need --register NAME")
     if alias is not None and pareto:
-        raise click.UsageError("--alias names one model, but --pareto exports several and none of them is the best; give --trial ID")
+        raise click.UsageError(
+            "--alias refers to one model, but --pareto exports several models, none of which is the best; use --trial ID"
+        )
     if name is not None:
         registry.check_names(name, alias)
     folder = find(sweep, root)
@@ -46,9 +48,9 @@ def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | No
         for note in exported.notes:
             click.echo(note, err=True)
         if (digest := exports.digest_of(exported.path)) is not None:
-            click.echo(f"SHA-256 of its manifest: {digest}", err=True)
+            click.echo(f"SHA-256 of the bundle's manifest: {digest}", err=True)
         for line in exports.register(folder, exported.path, name, alias, force) if name is not None else ():
             click.echo(line, err=True)
     if top is not None and len(written) < top:
         why = "no other trial has ended with a value and still has its checkpoint"
-        click.echo(f"note: {len(written)} of --top {top}: {why}", err=True)
+        click.echo(f"note: --top {top}: exported only {len(written)}, because {why}", err=True)

@@ -14,7 +14,7 @@ from sweeps.core.command_hints import printable
 from sweeps.terminal import text
 
 
-@main.command(short_help="Delete checkpoints that are not needed any more.")
+@main.command(short_help="Delete checkpoints that are no longer needed.")
 @click.argument("sweep")
 @click.option(
     "--per-trial",

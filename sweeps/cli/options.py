@@ -16,7 +16,7 @@ root = click.option("--dir", "root", type=PATH, default=Path(DEFAULT_ROOT), show
 trust = click.option(
     "--trust",
     is_flag=True,
-    help="Read pickles of the sweep's folder that your key has not signed. Pickles can contain code, which then runs.",
+    help="Read pickles in the sweep's folder that your key has not signed. Reading a pickle can run code that it contains.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 only_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else.")

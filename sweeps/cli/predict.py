@@ -86,7 +86,8 @@ def serve(bundle: Path, root: Path, host: str, port: int, replicas: int | None, 
     under_ray = replicas is not None or address is not None
     if under_ray and options["max_connections"] is not None:
         text = (
-            "cannot be used with --replicas or --address, because Ray Serve's proxy has no such limit; put a proxy with a limit before it"
+            "cannot be used with --replicas or --address, because Ray Serve's proxy has no limit on connections; put a "
+            "proxy with this limit in front of the server"
         )
         raise InputError(Problem("--max-connections", text))
     access = Access.of(options["allowed_hosts"], token_of(options["token"], options["token_file"]))

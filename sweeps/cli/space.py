@@ -25,7 +25,7 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
         click.echo(f"note: {note}", err=True)
     counts = {"dimension": len(space.dimensions), "cell": len(space.cells), "trial": space.limits.max_trials}
     only_seeds_differ = not space.dimensions and space.limits.max_trials > 1
-    note = "; the trials differ by their seeds alone" if only_seeds_differ else ""
+    note = "; the trials differ only in their seeds" if only_seeds_differ else ""
     click.echo(f"{file}: valid; " + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items()) + note)
 
 

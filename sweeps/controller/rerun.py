@@ -77,7 +77,7 @@ class Comparison:
         if self.difference is None:
             return f"trial {self.trial}: {'no longer fails' if self.failed else f'fails now: {self.error}'}"
         step, metric = self.difference
-        then, now = (dict(reports).get(step, {}).get(metric, "no report") for reports in (self.before, self.now))
+        then, now = (dict(reports).get(step, {}).get(metric, "missing") for reports in (self.before, self.now))
         error = f"\n{self.error}" if self.error else ""
         return f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now {now}{error}"
 

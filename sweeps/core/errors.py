@@ -111,5 +111,5 @@ def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
         asked: The id that the user gave.
         known: The ids of all trials.
     """
-    hint = did_you_mean(asked.zfill(4), known) if len(known) < 9 else f"there are {min(known)} to {max(known)}"
+    hint = did_you_mean(asked.zfill(4), known) if len(known) < 9 else f"the trials are {min(known)} to {max(known)}"
     return InputError(Problem(place, f"no trial `{asked}`; {hint if known else 'no trial has started'}"))

@@ -30,9 +30,9 @@ def parse_resources(text: str) -> dict[str, float]:
         elif name.upper() in ("CPU", "GPU") and name != name.upper():
             problems.append(f"unknown resource in `{shown}`; did you mean `{name.upper()}`?")
         elif number is None:
-            problems.append(f"a machine has a whole number of each resource, at least 0, got `{shown}`")
+            problems.append(f"the amount of a resource must be a whole number of at least 0, got `{shown}`")
         elif name in found:
-            problems.append(f"names {name} twice, with {found[name]:g} and {number:g}")
+            problems.append(f"`{name}` is given twice, with {found[name]:g} and {number:g}")
         else:
             found[name] = number
     if problems:

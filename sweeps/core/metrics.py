@@ -88,7 +88,7 @@ def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
     """
     function = references.resolve(metric)
     if not callable(function):
-        raise references.RefError(f"`{metric}` is {type(function).__name__}, not a function of labels and predictions")
+        raise references.RefError(f"`{metric}` has the type {type(function).__name__}, but must be a function of labels and predictions")
     return cast("Callable[[np.ndarray, np.ndarray], float]", function)
 
 
@@ -98,7 +98,7 @@ def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"`{metric}` returned {type(value).__name__}, not a number") from None
+        raise ValueError(f"`{metric}` returned a {type(value).__name__}, but must return a number") from None
 
 
 def _probabilities(y_pred: np.ndarray) -> np.ndarray:

@@ -89,7 +89,7 @@ def fragment_problem(fragment: Any) -> str | None:
     if not isinstance(fragment, dict):
         return 'must be a JSON Schema fragment such as {"type": "number", "minimum": 0}'
     if unknown := [key for key in fragment if key not in KEYS]:
-        return f"has the unknown key `{unknown[0]}`; valid: {', '.join(KEYS)}"
+        return f"has the unknown key `{unknown[0]}`; valid keys: {', '.join(KEYS)}"
     names = fragment.get("type", [])
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, (list, tuple)) or any(name not in _TYPES for name in names):
@@ -102,5 +102,5 @@ def fragment_problem(fragment: Any) -> str | None:
     if not isinstance(fragment.get("description", ""), str):
         return "`description` must be text"
     if not allows(fragment, fragment.get("default")):
-        return f"the default {fragment['default']!r} is not allowed; it must be {rule_of(fragment)}"
+        return f"the default {fragment['default']!r} is not allowed; the default must be {rule_of(fragment)}"
     return None

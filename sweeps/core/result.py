@@ -125,7 +125,9 @@ def refuse_invalid_result(folder: Path) -> None:
         InputError: The file is JSON but not a valid result, is not a regular file, or cannot be read.
     """
     if (error := result_file_error(folder / RESULT)) is not None:
-        raise InputError(Problem(str(folder / RESULT), f"{error}; `{repair_command(folder)}` moves the file out of the way"))
+        raise InputError(
+            Problem(str(folder / RESULT), f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed")
+        )
 
 
 def result_file_error(file: Path) -> str | None:
@@ -160,7 +162,7 @@ def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping
     if len(ended) < expected:
         return f"the study has {len(ended)} ended trial{'s' * (len(ended) != 1)}, but {RESULT} says that {expected} ended"
     absent = [best["trial"] for best in best_trials(shown) if best["trial"] not in ended and best["trial"] not in given]
-    return f"trial {absent[0]} has not ended in the study, but {RESULT} names it as one of the best" if absent else None
+    return f"trial {absent[0]} has not ended in the study, but {RESULT} lists this trial as one of the best" if absent else None
 
 
 def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -124,9 +124,9 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
         except FileExistsError:
             continue
         except OSError as e:
-            raise InputError(Problem("--dir", f"{root}: cannot create a folder here: {e.strerror}")) from e
+            raise InputError(Problem("--dir", f"sweeps cannot create a folder in {root}: {e.strerror}")) from e
         return folder
-    raise InputError(Problem("--dir", f"{root}: no free name for a new sweep"))
+    raise InputError(Problem("--dir", f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in a second"))
 
 
 def refuse_links(folder: Path) -> None:
@@ -143,7 +143,7 @@ def refuse_links(folder: Path) -> None:
     inside = [path for trial in trials if not trial.is_symlink() for path in (trial / "logs", *trial.glob(CHECKPOINTS))]
     for path in (*own, *trials, *inside):
         if path.is_symlink():
-            rule = "is a link, and sweeps touches nothing outside the sweep's folder; put the files themselves there"
+            rule = "is a link, but sweeps reads and writes only files inside the sweep's folder; replace the link by the files"
             raise InputError(Problem(str(path), rule))
 
 

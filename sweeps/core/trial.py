@@ -220,7 +220,7 @@ class Current:
             RuntimeError: The trial has no folder, as in a test that made this object itself.
         """
         if self._folder is None:
-            raise RuntimeError("this trial has no folder; only trials that sweeps runs have one")
+            raise RuntimeError("this trial has no folder; only a trial that sweeps runs has a folder")
         self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder
 

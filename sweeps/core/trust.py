@@ -55,7 +55,7 @@ def key(make: bool = False) -> bytes | None:
         content = file.read_bytes().strip()
     except FileNotFoundError:
         if os.environ.get(KEY_FILE):
-            text = f"{file}: no such file; make one with: head -c 32 /dev/urandom | base64 > {file} && chmod 600 {file}"
+            text = f"the key file {file} does not exist; create it with: head -c 32 /dev/urandom | base64 > {file} && chmod 600 {file}"
             raise InputError(Problem(KEY_FILE, text)) from None
         return _make_key(file) if make else None
     except OSError as e:
@@ -130,7 +130,7 @@ def read(file: Path, trust: bool = False) -> bytes:
         reason = "was not written with your key" if signature else "has no signature"
         text = (
             f"{reason}, and reading this file can run code; if you trust the person who made this folder, add "
-            f"--trust (a team shares a key with {KEY_FILE})"
+            f"--trust (a team can share one key through {KEY_FILE})"
         )
         raise UntrustedFile(Problem(str(file), text))
     return data

@@ -131,9 +131,9 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
     dates = _parse_dates(values, dtype)
     if dates is None:  # A value has a time zone and the dtype has none, or vice versa. Find the first such value.
         row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], dtype) is None)
-        zone = "with a time zone, as 2026-01-31T12:00:00+00:00" if "," in dtype else "without a time zone, as 2026-01-31T12:00:00"
-        raise InputError(InvalidValue.create(name, f"must hold dates as in training, {zone}", row, values.iloc[row]))
-    _refuse_unparsed(values, dates, name, "must hold dates, as 2026-01-31T12:00:00")
+        zone = "with a time zone, such as 2026-01-31T12:00:00+00:00" if "," in dtype else "without a time zone, such as 2026-01-31T12:00:00"
+        raise InputError(InvalidValue.create(name, f"must hold dates {zone}, as in training", row, values.iloc[row]))
+    _refuse_unparsed(values, dates, name, "must hold dates, such as 2026-01-31T12:00:00")
     return dates
 
 

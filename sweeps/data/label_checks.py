@@ -194,7 +194,7 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
     for key, column in columns.items():
         if column.null_count:
             missing = f"{column.null_count} missing value{'s' if column.null_count > 1 else ''}"
-            hint = f"remove those rows from the data, or set {DROP_MISSING_LABEL} to let sweeps skip them"
+            hint = f"remove the rows without a label from the data, or set {DROP_MISSING_LABEL} so that sweeps skips these rows"
             raise InputError(Problem("data.label", f"`{label}` has {missing} in data.{key}; {hint}"))
     kind = columns["train"].type
     integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)

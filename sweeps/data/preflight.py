@@ -170,7 +170,7 @@ def check_root(root: Path) -> None:
     existing = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
     if not existing.is_dir():
         file = "is a file" if existing == root else f"`{existing}` is a file"
-        raise InputError(Problem("--dir", f"{root}: {file}, not a folder"))
+        raise InputError(Problem("--dir", f"{root}: {file}, but must be a folder"))
     if not os.access(existing, os.W_OK | os.X_OK):
         raise InputError(Problem("--dir", f"{root}: `{existing}` is not writable"))
 

@@ -139,7 +139,7 @@ class PreparedStore:
         try:
             fields = json.loads(file.read_text(encoding="utf-8"))
             if fields.pop("format") != 1:
-                raise ValueError("a later version wrote it")
+                raise ValueError("a later version of sweeps wrote this file")
             check = self._load_table(_file_stem("check", data))
             rows = pd.DataFrame() if check is None else check.to_pandas()
             for key in ("classes", "features", "notes"):
@@ -157,7 +157,9 @@ class PreparedStore:
         key = data_key(self.load_info(data).fingerprint, steps)
         chain = self.find_chain(key)
         if chain is None:
-            raise UnreadableFile(Problem(str(self.folder / key), "does not exist; the chain of this trial was not stored"))
+            raise UnreadableFile(
+                Problem(str(self.folder / key), "does not exist, because the fitted preprocessor of this trial was not stored")
+            )
         return chain
 
     def find_chain(self, key: str) -> FittedChain | None:
@@ -244,7 +246,7 @@ def refuse_untrusted(folder: Path, trust: bool) -> None:
 def unreadable(file: Path, error: Exception) -> UnreadableFile:
     """Return the error to raise for a file that cannot be read."""
     message = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return UnreadableFile(Problem(str(file), f"cannot be read: {message}; `sweeps resume` writes it again"))
+    return UnreadableFile(Problem(str(file), f"cannot be read: {message}; `sweeps resume` writes the file again"))
 
 
 def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:

@@ -92,7 +92,7 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
         except references.RefError as e:
             raise_problem(place, str(e), e)
         if not callable(function):
-            raise_problem(place, f"`{ref}` is {type(function).__name__}, not a function")
+            raise_problem(place, f"`{ref}` has the type {type(function).__name__}, but must be a function")
         try:
             result = function(**args)
             if isinstance(result, pa.Table):

@@ -62,7 +62,7 @@ def assign_splits(
             rng = np.random.default_rng([abs(int(seed)), code])
             chosen = _rows_by_fraction(key, split, column, rest, strata, rng)
         if chosen.all():
-            raise SplitError(key, f"it takes all {len(rest)} rows, so no rows remain to train on")
+            raise SplitError(key, f"this split takes all {len(rest)} rows, so no rows remain to train on")
         codes[rest[chosen]] = code
     return codes
 

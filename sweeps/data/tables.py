@@ -172,5 +172,5 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
         return [table]
     each = table.num_rows // k
     if not each:
-        raise InputError(Problem("scaling.num_workers", f"{k} workers, but the train split has only {table.num_rows} rows"))
+        raise InputError(Problem("scaling.num_workers", f"the trial has {k} workers, but the train split has only {table.num_rows} rows"))
     return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]

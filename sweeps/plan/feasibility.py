@@ -28,7 +28,7 @@ def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Se
     if len(short) <= MAX_LINES:
         return [Problem(place, f"scaling: {shape} can never run, because it needs {why}") for shape, why in short]
     shape, why = min(short, key=lambda found: sum(found[0].total.values()))
-    all_of_them = f"{len(short)} of its {len(space.shapes)} shapes can never run"
+    all_of_them = f"{len(short)} of the {len(space.shapes)} shapes can never run"
     return [Problem(place, f"scaling: {all_of_them}; the smallest of these, {shape}, needs {why}")]
 
 

@@ -105,7 +105,7 @@ def check_plugins(space: Space) -> list[Problem]:
         scheduler = scheduler_of(space.scheduler)
         problems += [Problem(f"scheduler.{key}", text) for key, text in scheduler.option_problems()]
         if scheduler.perturbs and not space.checkpoints.all_stay:
-            text = f"is not for {space.scheduler.name}, whose trials continue from the checkpoints of other trials"
+            text = f"cannot be limited under {space.scheduler.name}, because its trials continue from the checkpoints of other trials"
             problems.append(Problem("checkpoints", text))
     except InputError as e:
         problems += e.problems

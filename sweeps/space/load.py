@@ -104,7 +104,7 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
     part, here = parts[depth], ".".join(parts[:depth])
     if node.is_list:
         if not part.isdigit() or int(part) >= len(node.value):
-            raise LookupError(f"{here} is a list of {len(node.value)}; `{part}` is not one of 0 to {len(node.value) - 1}")
+            raise LookupError(f"{here} is a list of {len(node.value)} values, so `{part}` must be an index from 0 to {len(node.value) - 1}")
         items = list(node.value)
         items[int(part)] = _put(items[int(part)], parts, depth + 1, value, mark)
         return replace(node, value=items)
@@ -199,7 +199,7 @@ class _Loader:
         """Parse the section `space`, and return it with the tuned keys of `data`."""
         sections = self.parser.space(self.file.node("space"))
         if data is not None and not data.given and any(isinstance(part, Step) for part in walk(sections.get("preprocessor"))):
-            text = "needs `data`, which the file does not have; add `data`, or remove this"
+            text = "needs `data`, which the file does not have; add `data`, or remove this key"
             self.problems.add(self.file.node("space").keys["preprocessor"], "preprocessor", text)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
@@ -220,7 +220,9 @@ class _Loader:
         search, dims = self.search, self.parser.dimensions
         scheduler, limits, reason = search.scheduler, search.limits, ""
         if scheduler and perturbs(scheduler) and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims):
-            self.file.wrong("scheduler.name", f"{scheduler.name} changes the sampled dimensions of `params`, and there are none")
+            self.file.wrong(
+                "scheduler.name", f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has no sampled dimension"
+            )
         if limits:
             search.limits = limits = replace(limits, max_trials=limits.max_trials or cells)
         if scheduler and limits and perturbs(scheduler):
@@ -256,7 +258,7 @@ class _Loader:
         search.search = replace(search.search, initial_points=points)
         count = sum(point.values is None for point in points)
         if search.limits and 0 < search.limits.max_trials < count:
-            text = f"{count} points are to be run, more than limits.max_trials, {search.limits.max_trials}"
+            text = f"{count} initial points must run, but limits.max_trials is only {search.limits.max_trials}"
             self.file.wrong("search.initial_points", text)
 
     def _name(self, path: Path) -> str:

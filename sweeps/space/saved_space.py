@@ -100,19 +100,19 @@ def bundle_of(folder: Path) -> Path:
     with contextlib.suppress(InputError):  # another version of sweeps may have written the space file
         no_load = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer.load is None
     if is_driven(folder):
-        why = "the sweep is running, and writes its bundle when it ends; wait for it, or stop it with Ctrl-C"
+        why = "the sweep is running, and writes its bundle when it ends; wait until then, or stop the sweep with Ctrl-C"
     elif no_load:
-        why = "the sweep has no bundle, because its trainer has no `load`; add `trainer.load` to the space file and run it again"
+        why = "the sweep has no bundle, because its trainer has no `load`; add `trainer.load` to the space file and run the sweep again"
     elif exported:
         why = f"the sweep has no bundle; name one of its exports, such as {shell_quoted(exported[0])}"
     elif result.get("front"):
         why = f"the sweep has several objectives and no single winner; choose a trial with `{export} --trial ID`"
     elif result and not result.get("best") and result.get("reason") != "interrupted":
         show = f"{shell_command('sweeps')} show {shell_quoted(folder)}"
-        why = f"the sweep failed and has no winner; `{show}` says why, `{export} --trial ID` takes a trial that left a checkpoint"
+        why = f"the sweep failed and has no winner; `{show}` says why, and `{export} --trial ID` exports a trial that saved a checkpoint"
     else:
         how = "ended without a bundle" if result else "was interrupted or killed before it wrote its bundle"
-        why = f"the sweep {how}; `{export}` writes one and prints its folder"
+        why = f"the sweep {how}; `{export}` writes a bundle and prints the bundle's folder"
     raise InputError(Problem(str(folder), why))
 
 
@@ -142,11 +142,18 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
         # if neither file has the key `name`, the names come from the file names, so different names are allowed
         renamed = current.name != space.name and ("name" in current.places or "name" in space.places)
         if renamed or not _differ_only_in_limits(space, current):
-            text = f"has changed since the sweep began, and not in its limits alone\n{_diff(space.text, file)}"
+            text = (
+                "a resumed sweep can change only the section `limits`, but this file differs in more from the file that "
+                "the sweep began with:"
+            )
+            text = f"{text}\n{_diff(space.text, file)}"
             raise InputError(Problem(str(file), text))
         given = {name: value for name, value in vars(current.limits).items() if value is not None}
         more = (f"limits={json.dumps(given)}",)
-    fixed = f"the population of {space.scheduler.name} cannot change once it trains; it has {space.scheduler.population} members"
+    fixed = (
+        f"the population of {space.scheduler.name} cannot change after the sweep has begun; this population has "
+        f"{space.scheduler.population} members"
+    )
     if add_trials and space.scheduler.population is not None:
         raise InputError(Problem("--add-trials", f"{fixed}, got {add_trials} more"))
     if add_trials:

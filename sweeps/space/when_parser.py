@@ -198,7 +198,7 @@ class WhenParser:
                 return read_term(dim, node)
             except InvalidValue as e:
                 at = e.node or node
-                wrong(f"when {name}: {e.with_value(at)}", at.mark)
+                self.problems.add(at.mark, f"{path}.when", f"`{name}`: {e.with_value(at)}")
         elif name not in self.started:  # an invalid dimension has its own problem
             self._unresolved.append((mark, path, str(name)))
         return None

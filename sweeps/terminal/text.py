@@ -147,7 +147,7 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
     if result.freed is not None:
         lines.append(format_freed(result.freed))
     lines += [f"note: {note}" for note in result.notes]
-    again = [f"  {resume_command(result.dir)}    # continues where it stopped"] if result.reason == "interrupted" else []
+    again = [f"  {resume_command(result.dir)}    # continues where the sweep stopped"] if result.reason == "interrupted" else []
     if result.front:
         lines += ["", _front(result.front), "", f"folder  {relative_path(result.dir)}", "", "next:"]
         lines.append(f"  {shell_command('sweeps')} export {shell_quoted(result.dir)} --pareto    # or --trial {result.front[0]['trial']}")
@@ -171,7 +171,7 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         lines.append(f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}")
     elif unexported and not result.checkpoint:
         command = f"{shell_command('sweeps')} export {shell_quoted(result.dir)}"
-        lines.append(f"  {command}    # once the cause is fixed; nothing is trained again")
+        lines.append(f"  {command}    # when the cause is fixed; no trial is trained again")
     return "\n".join([*lines, *again, *_look(result)])
 
 

@@ -129,23 +129,23 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a condition on an unknown option",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: drat}}",
-            "5:99: params.eta: when params.booster: must be an option of params.booster, got drat; did you mean `dart`?",
+            "5:99: params.eta.when: `params.booster`: must be an option of params.booster, got drat; did you mean `dart`?",
         ),
         params(
             "a comparison with an option that is text",
             'booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: "> 1"}}',
-            "5:99: params.eta: when params.booster: a comparison needs options that are numbers, but params.booster has the option "
+            "5:99: params.eta.when: `params.booster`: a comparison needs options that are numbers, but params.booster has the option "
             "gbtree, got '> 1'",
         ),
         params(
             "a comparison that can never be true",
             'depth: {randint: [1, 9]}, eta: {uniform: [0, 1], when: {params.depth: "> 8"}}',
-            "5:88: params.eta: when params.depth: can never be true, because params.depth is 1 to 8, got '> 8'",
+            "5:88: params.eta.when: `params.depth`: can never be true, because params.depth is 1 to 8, got '> 8'",
         ),
         params(
             "a comparison in an unknown form",
             "depth: {randint: [1, 9]}, eta: {uniform: [0, 1], when: {params.depth: {gt: 3}}}",
-            '5:88: params.eta: when params.depth: must be a number or a comparison such as "> 3", got {gt: 3}',
+            '5:88: params.eta.when: `params.depth`: must be a number or a comparison such as "> 3", got {gt: 3}',
         ),
         params(
             "conditions that exclude each other",

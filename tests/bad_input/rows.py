@@ -210,7 +210,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "bad.csv",
             ROWS.replace("yes", ""),
             "2:31: data.label: `y` has 4 missing values in data.train; "
-            "remove those rows from the data, or set `data.drop_missing_label: true` to let sweeps skip them",
+            "remove the rows without a label from the data, or set `data.drop_missing_label: true` so that sweeps skips these rows",
         ),
         data(
             "a text label for a regression",

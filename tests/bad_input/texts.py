@@ -140,9 +140,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             ["space.yaml", "--set", "data.train=row.csv"],
             "--set data.train=row.csv: data.train: `row.csv` does not exist; did you mean `rows.csv`?",
         ),
-        typed("--dir that is a file", "run", ["space.yaml", "--dir", "rows.csv"], "--dir: rows.csv: is a file, not a folder"),
+        typed("--dir that is a file", "run", ["space.yaml", "--dir", "rows.csv"], "--dir: rows.csv: is a file, but must be a folder"),
         typed(
-            "--dir in a file", "run", ["space.yaml", "--dir", "rows.csv/runs"], "--dir: rows.csv/runs: `rows.csv` is a file, not a folder"
+            "--dir in a file",
+            "run",
+            ["space.yaml", "--dir", "rows.csv/runs"],
+            "--dir: rows.csv/runs: `rows.csv` is a file, but must be a folder",
         ),
         typed(
             "unknown option",

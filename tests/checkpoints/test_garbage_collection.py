@@ -82,7 +82,7 @@ def test_sizes_are_parsed(text, size):
 
 @pytest.mark.parametrize("text", ["", "10", "-1GB", "GB", "10GiB", "many"])
 def test_text_that_is_not_a_size_is_refused(text):
-    with pytest.raises(InputError, match="is not a size; write it as 500MB or 10GB"):
+    with pytest.raises(InputError, match="is not a size; write a number with a unit, such as 500MB or 10GB"):
         parse_size(text)
 
 

@@ -36,7 +36,7 @@ def test_what_is_said_of_it():
     assert str(Comparison("0003", CURVE, CURVE)) == "trial 0003: 3 steps, all bits equal"
     other = Comparison("0003", CURVE, reported(0.5, math.nan, 0.3))
     assert not other.equal and str(other) == "trial 0003: differs from step 3 on: auc was 0.25 and is now 0.3"
-    assert "no report now" in str(Comparison("0003", CURVE, CURVE[:2]))
+    assert "was 1.0 and is now missing" in str(Comparison("0003", CURVE, CURVE[:2]))
     assert "fails now: boom" in str(Comparison("0003", CURVE, CURVE, "boom"))
     again = Comparison("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
     assert again.equal and str(again) == "trial 0003: fails again after 3 steps, all bits equal: boom"

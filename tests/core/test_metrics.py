@@ -98,7 +98,7 @@ def test_a_users_function_scores_predictions():
     assert score("tests.core.test_metrics:cost", "binary", y, p) == 1.5
     with pytest.raises(references.RefError, match="has no `costs`"):
         score("tests.core.test_metrics:costs", "binary", y, p)
-    with pytest.raises(references.RefError, match="not a function of labels and predictions"):
+    with pytest.raises(references.RefError, match="must be a function of labels and predictions"):
         score("tests.core.test_metrics:RNG", "binary", y, p)
-    with pytest.raises(ValueError, match="returned str, not a number"):
+    with pytest.raises(ValueError, match="returned a str, but must return a number"):
         score("tests.core.test_metrics:not_a_number", "binary", y, p)

@@ -103,7 +103,7 @@ def test_a_change_of_anything_else_is_shown_and_refused(sweep, tmp_path, before,
     with pytest.raises(InputError) as e:
         resumed_space(sweep, tmp_path / "now.yaml", (), 0)
     said = str(e.value)
-    assert "not in its limits alone" in said and "--- as the sweep began" in said
+    assert "can change only the section `limits`" in said and "--- as the sweep began" in said
     assert any(line.startswith("-") and before.strip() in line for line in said.splitlines())
     assert not after or any(line.startswith("+") and after.strip() in line for line in said.splitlines())
 
@@ -121,7 +121,10 @@ def test_a_population_does_not_grow(tmp_path, stated):
     folder = tmp_path / "sweep"
     folder.mkdir()
     save_space(folder, load(tmp_path / "x.yaml"), 1.5)
-    with pytest.raises(InputError, match="--add-trials: the population of pbt cannot change once it trains; it has 4 members, got 2 more"):
+    with pytest.raises(
+        InputError,
+        match=("--add-trials: the population of pbt cannot change after the sweep has begun; this population has 4 members, got 2 more"),
+    ):
         resumed_space(folder, None, (), 2)
     with pytest.raises(InputError, match="population"):
         resumed_space(folder, None, ("limits.max_trials=5",), 0)

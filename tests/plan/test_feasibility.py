@@ -38,7 +38,7 @@ def test_many_infeasible_shapes_are_reported_in_one_line(make):
     assert len(texts(few, {"CPU": 2.0})) == 2
     many = make("scaling: {num_workers: {randint: [1, 65]}}")
     assert texts(many, {"CPU": 2.0}) == [
-        "scaling: 62 of its 64 shapes can never run; the smallest of these, 3 workers × 1 CPU, needs 3 CPU (there are 2)"
+        "scaling: 62 of the 64 shapes can never run; the smallest of these, 3 workers × 1 CPU, needs 3 CPU (there are 2)"
     ]
 
 

@@ -73,7 +73,7 @@ def test_a_point_that_a_dead_driver_had_put_in_line_is_begun_once(make_space, tm
 
 
 def test_more_points_than_trials_are_refused(make_space):
-    with pytest.raises(Exception, match=r"search.initial_points: 3 points are to be run, more than limits.max_trials, 2"):
+    with pytest.raises(Exception, match=r"search.initial_points: 3 initial points must run, but limits.max_trials is only 2"):
         make_space(BODY, max_trials=2, points="[{params.eta: 0.5}, {params.eta: 0.1}, {params.eta: 0.2}]")
 
 

@@ -190,7 +190,7 @@ def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both
 def test_a_value_that_only_the_columns_of_training_refuse_is_named_with_field_and_row():
     app = make_app(served.bundle())
     offset = "1990-05-01T12:00:00+02:00"
-    rule = "must hold dates as in training, without a time zone, as 2026-01-31T12:00:00"
+    rule = "must hold dates without a time zone, such as 2026-01-31T12:00:00, as in training"
     refused = {"field": "built", "row": 1, "rule": rule, "value": f'"{offset}"'}
     assert send(app, "/predict", [GOOD, GOOD | {"built": offset}]) == (422, {"detail": [refused]})
 

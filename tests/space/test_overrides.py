@@ -45,7 +45,7 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
         ("limts.max_trials=1", "--set limts.max_trials=1: limts: unknown key; did you mean `limits`?"),
         ("limits.max_trils=1", "--set limits.max_trils=1: limits.max_trils: unknown key; did you mean `max_trials`?"),
         ("trainer.loop=a:b", "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of trainer instead"),
-        ("space.params.l.7=1", "--set space.params.l.7=1: space.params.l is a list of 2; `7` is not one of 0 to 1"),
+        ("space.params.l.7=1", "--set space.params.l.7=1: space.params.l is a list of 2 values, so `7` must be an index from 0 to 1"),
         ("space.params.eta={uniform: [1, 0]}", "--set space.params.eta={uniform: [1, 0]}: params.eta: uniform needs lower < upper"),
         ("search.seed=!!int 3", "--set search.seed=!!int 3: tag `!!int`"),
         ("search.seed=[1", "--set search.seed=[1: not valid YAML"),

@@ -191,7 +191,7 @@ INVALID = [
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3}", "space": "{params: {eta: {grid: [0, 1]}}}"},
-        "scheduler.name: pbt changes the sampled dimensions of `params`, and there are none",
+        "scheduler.name: pbt changes the sampled dimensions of `params`, but `params` has no sampled dimension",
     ),
     ({"search": "{options: {n_startup: 3}}"}, "search.options.n_startup: unknown option of auto; did you mean `n_startup_trials`?"),
     ({"search": "{options: {popsize: 3}}"}, "search.options.popsize: unknown option of auto; it is an option of cmaes"),

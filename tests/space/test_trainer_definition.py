@@ -80,7 +80,11 @@ def test_a_literal_with_a_type_is_read(tmp_path):
         ),
         ('"minimum": 1', '"minimum": "1"', "my.py:6:5: TRAINER.parameters: `depth`: `minimum` must be a number"),
         ('"minimum": 1', '"at_least": 1', "my.py:6:5: TRAINER.parameters: `depth`: has the unknown key `at_least`; valid: type, enum, "),
-        ('"minimum": 1', '"minimum": 1, "default": 0', "`depth`: the default 0 is not allowed; it must be an integer of at least 1"),
+        (
+            '"minimum": 1',
+            '"minimum": 1, "default": 0',
+            "`depth`: the default 0 is not allowed; the default must be an integer of at least 1",
+        ),
         ('"torch"', "TORCH", "my.py:2:11: TRAINER: must be a literal; write `TRAINER = "),
     ],
 )

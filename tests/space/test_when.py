@@ -176,7 +176,7 @@ INVALID = [
     ("{}", "got {}"),
     ("{params.nn: 3}", "params.x: `when` names an unknown dimension: `params.nn`; did you mean `params.n`?"),
     ("{params.x: 1}", "params.x: `when` names the dimension itself"),
-    ("{params.n: 12}", "params.x: when params.n: can never be true, because params.n is 1 to 8, got 12"),
+    ("{params.n: 12}", "params.x.when: `params.n`: can never be true, because params.n is 1 to 8, got 12"),
     ('{params.n: "> 8"}', "can never be true, because params.n is 1 to 8, got '> 8'"),
     ("{params.n: [1, '< 1']}", "can never be true"),
     ("{params.n: 2.5}", "can never be true, because params.n is 1 to 8"),
@@ -190,7 +190,7 @@ INVALID = [
     ("{params.n: {gt: 3}}", 'must be a number or a comparison such as "> 3", got {gt: 3}'),
     ("{params.n: true}", "must be a number or a comparison"),
     ("{params.n: []}", "an empty list never matches"),
-    ("{params.c: 4}", "params.x: when params.c: must be an option of params.c, got 4; valid: 3, 6, 9"),
+    ("{params.c: 4}", "params.x.when: `params.c`: must be an option of params.c, got 4; valid: 3, 6, 9"),
     ("{params.c: 0}", "must be an option"),
     ('{params.c: "> 9"}', "can never be true, because params.c is one of 3, 6, 9"),
 ]

@@ -110,5 +110,5 @@ def test_pbt_may_hand_over_another_optimizer_but_no_other_network(tmp_path):
     for params in ({"optimizer": "adam"}, {"optimizer": "sgd", "lr": 0.5}):
         took_over = run_loop(train_func, {"epochs": 4, **params}, current(), shards, tmp_path, resume=donor)
         assert len(took_over.metrics) == 2
-    with pytest.raises(ValueError, match="a network of another `depth` or `width`: under pbt these must be constants"):
+    with pytest.raises(ValueError, match="a network of another `depth` or `width`; under pbt, `depth` and `width` must be constants"):
         run_loop(train_func, {"epochs": 4, "width": 7}, current(), shards, tmp_path, resume=donor)

@@ -173,8 +173,8 @@ def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, 
     named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()
     wrong = [n for n in inputs if n not in suitable and n in named]
     if wrong:
-        has = f"of type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "without a value"
-        raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: {what} does not suit column `{wrong[0]}`, {has}"))
+        has = f"has the type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "has no value"
+        raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: {what} cannot be used for column `{wrong[0]}`, which {has}"))
     return tuple(suitable)
 
 

@@ -132,7 +132,9 @@ def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: 
     """
     missing = [n for n in empty.columns if n not in columns]
     if missing:
-        raise InputError(Problem(PREPROCESSOR_KEY, f"a step did not make column `{missing[0]}` from these rows, but did in training"))
+        raise InputError(
+            Problem(PREPROCESSOR_KEY, f"a step did not create column `{missing[0]}` from these rows, although it did so in training")
+        )
     arrays = {}
     for n, dtype in empty.dtypes.items():
         values = columns[str(n)]

@@ -87,9 +87,9 @@ def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd
         if names is not None and len(names) == result.shape[1]:
             result.columns = list(names)
     if len(result) != rows:
-        raise ValueError(f"it returned {len(result)} rows for {rows}")
+        raise ValueError(f"the step returned {len(result)} rows for {rows} input rows")
     if names is not None and result.shape[1] != len(names):
-        raise ValueError(f"it returned {result.shape[1]} columns, but {len(names)} when it was fitted")
+        raise ValueError(f"the step returned {result.shape[1]} columns, but {len(names)} columns when it was fitted")
     return (result if names is None else result.set_axis(list(names), axis=1)).reset_index(drop=True)
 
 
@@ -144,9 +144,9 @@ class FunctionStep:
         """Return a frame in which the function's result replaces the input columns."""
         result = self.function(frame[list(self.inputs)].copy(), **self.params)
         if not isinstance(result, pd.DataFrame):
-            raise ValueError(f"it returned {type(result).__name__}, not a DataFrame")
+            raise ValueError(f"the step returned a {type(result).__name__}, but must return a DataFrame")
         if len(result) != len(frame):
-            raise ValueError(f"it returned {len(result)} rows for {len(frame)}")
+            raise ValueError(f"the step returned {len(result)} rows for {len(frame)} input rows")
         new = result.set_axis([str(n) for n in result.columns], axis=1).set_axis(frame.index, axis=0)
         return replace_columns(frame, self.inputs, new)
 
@@ -169,6 +169,6 @@ def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) ->
                 alone, whole.iloc[:rows], check_dtype=False, check_categorical=False, check_column_type=False, rtol=1e-7
             )
         except AssertionError as e:
-            text = f"its result for {rows} rows alone differs from its result for {len(frame)} rows together"
+            text = f"the step returns other values for {rows} row{'s' * (rows > 1)} alone than for all {len(frame)} rows together"
             rule = "a step must treat each row independently; a step that learns from rows must be a class with fit and transform"
             raise ValueError(f"{text}; {rule}") from e

@@ -38,14 +38,18 @@ def build_foreign(name: str, factory: Callable[..., Any], options: Mapping[str, 
             raise TypeError(f"`{name}` must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`")
         return first  # type: ignore[no-any-return]
     if not takes_seed:
-        log.warning("%s takes no `seed`, so a resumed sweep may suggest other values", name)
+        log.warning("the sampler %s has no argument `seed`, so a resumed sweep may suggest other values than an uninterrupted sweep", name)
     latest: BaseSampler = first
     known = set(vars(first))
 
     def rebuild(seed: int, index: int) -> BaseSampler:
         nonlocal latest
         if new := set(vars(latest)) - known:
-            log.warning("%s keeps state (%s) that the study does not hold; it is lost with each trial", name, ", ".join(sorted(new)))
+            log.warning(
+                "the sampler %s keeps state (%s) that the study does not store; this state is lost after each trial",
+                name,
+                ", ".join(sorted(new)),
+            )
             known.update(new)
         latest = factory(**options, **({"seed": seed} if takes_seed else {}))
         return latest
