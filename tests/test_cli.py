@@ -132,3 +132,8 @@ def test_a_winner_that_cannot_be_exported_is_still_shown(monkeypatch, tmp_path):
     done = CliRunner().invoke(cli.main, ["run", str(tmp_path / "x.yaml")])
     assert done.exit_code == 1 and "cannot load this" in done.output
     assert "best trial 0002" in done.output and "sweeps export /runs/x-1 " in done.output
+
+
+def test_the_help_shows_each_example_in_a_line_of_its_own():
+    shown = CliRunner().invoke(cli.main, ["--help"]).output
+    assert "\n  sweeps run space.yaml           search the space and export the best trial\n" in shown and r"\b" not in shown

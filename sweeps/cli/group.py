@@ -50,7 +50,7 @@ class ErrorReportingGroup(click.Group):
 @click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="sweeps")
 def main() -> None:
-    r"""Tune preprocessors, scaling, data and model parameters together, and export the best trial as one bundle.
+    """Tune preprocessors, scaling, data and model parameters together, and export the best trial as one bundle.
 
     \b
     sweeps validate space.yaml      check the space file
@@ -60,4 +60,4 @@ def main() -> None:
     sweeps show latest              show the trials and the best one
     sweeps predict BUNDLE in.csv    predict with the exported bundle
     sweeps serve BUNDLE             predict over HTTP
-    """
+    """  # noqa: D301 - Click keeps the lines of a paragraph that begins with the character \b. A raw docstring would not contain it.

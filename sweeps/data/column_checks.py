@@ -104,7 +104,7 @@ def _step_problems(step: Step, available: AvailableColumns, label: str | None, o
         if want == label:
             text = f"`{want}` is the label, which no step may change"
         elif want in removed:
-            text = f"`{want}` is not a feature: data.drop or a split removes it"
+            text = f"`{want}` is not a feature, because data.drop or a split removes this column"
         else:
             problem = f"no column in {origin} matches `{want}`" if glob.has_magic(want) else f"no column `{want}` in {origin}"
             text = f"{problem}; {nearest_column(want, sorted(available.names))}"

@@ -86,7 +86,9 @@ def _check_metric(key: str, metric: str, task: str, reports: Mapping[Any, Sequen
         tasks = " or ".join(_TASK_NAMES.get(name, name) for name in other_tasks)
         text = f"is a metric for {tasks}, but this label is for {_TASK_NAMES.get(task, task)}"
         if task == "regression":
-            text += " (integers with many values count as numbers, unless `data.task` says otherwise)"
+            text += (
+                " (sweeps treats a label of integers with many different values as a regression, unless the space file sets `data.task`)"
+            )
         text += f"; choose from {', '.join(valid_metrics[:3])}"
     else:
         text = f"is not a metric of this trainer; {did_you_mean(metric, valid_metrics)}"

@@ -336,5 +336,5 @@ def _hint(key: str) -> str:
     homes = [section for section, model in _HOMES.items() if key in {field.name for field in fields(model)}]
     homes += ["scheduler"] * (key in scheduler_keys())
     if our_name("file", key) is None and len(homes) == 1:
-        return f"it is a key of `{homes[0]}`"
+        return f"move this key to the section `{homes[0]}`"
     return suggest("file", key, TOP)

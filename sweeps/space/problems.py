@@ -138,7 +138,7 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         for error in e.errors(include_url=False):
             key = str(error["loc"][0])
             if error["type"] == "missing":
-                needed = REQUIRED.get((model, key)) or f"give {fragments(cast(Any, model))[key].get('description', 'a value')}"
+                needed = REQUIRED.get((model, key)) or f"set {key} to {fragments(cast(Any, model))[key].get('description', 'a value')}"
                 problems.add(at, f"{path}.{key}", f"is required; {needed}")
             elif not any(place[0] == key for place in tuned):  # a domain has its own problem
                 _add_error(model, error, node, path, problems)

@@ -158,7 +158,13 @@ class SearchSections:
         """Add a problem for an option that the algorithm does not have."""
         others = [other for other in registry.names("sampler") if name in option_names("sampler", other)]
         valid = _algorithm_options(algorithm)
-        hint = f"it is an option of {', '.join(others)}" if others else did_you_mean(str(name), valid) if valid else "it has none"
+        hint = (
+            f"`{name}` is an option of {', '.join(others)}"
+            if others
+            else did_you_mean(str(name), valid)
+            if valid
+            else f"{algorithm} has no options"
+        )
         self.problems.add(options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}")
 
     # ---- the scheduler

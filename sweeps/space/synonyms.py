@@ -15,7 +15,7 @@ SKLEARN_LOOP = (
 UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}'
 
 _STOPPING = "write `scheduler: {name: asha, max_t: 100}` to stop poor trials, or `limits: {patience: 10}` to end the sweep"
-_WHEN = "it belongs beside a domain: {uniform: [0, 1], when: {params.booster: dart}}"
+_WHEN = "write `when` beside a domain: {uniform: [0, 1], when: {params.booster: dart}}"
 _ALGORITHM = "write `search: {algorithm: auto}`, or tpe, gp, random, grid, qmc, cmaes, nsga2 in place of auto"
 
 _SKLEARN_STEPS = (
@@ -47,7 +47,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         _STOPPING: "pruner early_terminate early_stopping",
         "write `scheduler: {max_t: N}`, which counts reports": "epochs",
         "write `space: {params: ...}`": "param_space parameters hyperparameters params config train_loop_config",
-        "it belongs to Katib; `sweeps init` writes a space file to start from": "spec api_version",
+        "this key belongs to Katib; docs/get-started.md shows a space file to start from": "spec api_version",
         "write `space: {preprocessor: [...]}`": "preprocessor preprocessing pipeline",
         "write `space: {scaling: {num_workers: 2}}`": "scaling scaling_config num_workers",
         "write `space: {scaling: {resources_per_worker: {CPU: 1}}}`": "resources_per_trial resources",
@@ -55,8 +55,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "trainer": "model",
         'write `trainer: {loop: "my_loop:train_func"}`': "program trainable",
         "name": "project study_name experiment",
-        "it is an option of the command: --storage URL": "storage",
-        "it is an option of the command: --tracking-uri URI": "tracking_uri",
+        "use the option --storage URL of `sweeps run`": "storage",
+        "use the option --tracking-uri URI of `sweeps run`": "tracking_uri",
         "sweeps logs to MLflow by default; --tracking-uri URI says where, `trackers: []` turns it off": "mlflow",
         'write `trackers: [mlflow, "my_mod:Tracker"]`': "callbacks",
         "trackers": "tracker logger loggers tracking",
@@ -88,9 +88,9 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "task": "problem_type",
         "drop_missing_label": "dropna",
         "write `search: {seed: 0}`": "seed",
-        "it is not needed: a fraction such as `valid: 0.2` takes random rows": "shuffle",
-        "it is not needed: a fraction such as `valid: 0.2` keeps the share of each class": "stratify",
-        "it is a parameter of the loop: write `space: {params: {batch_size: 32}}`": "batch_size",
+        "leave this key out, because a fraction such as `valid: 0.2` takes random rows": "shuffle",
+        "leave this key out, because a fraction such as `valid: 0.2` keeps the share of each class": "stratify",
+        "this is a parameter of the loop: write `space: {params: {batch_size: 32}}`": "batch_size",
     },
     "objective": {"goal": "mode direction", "metric": "name"},
     "objective.goal": {"minimize": "min lower", "maximize": "max higher"},
@@ -101,7 +101,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "write `limits: {max_trials: N}`": "num_samples n_trials max_trials",
         "write `options: {n_startup_trials: 10}`": "n_startup_trials",
         _STOPPING: "pruner",
-        "it is a section of the file, beside `search`": "scheduler",
+        "the scheduler is a section of the file, beside `search`": "scheduler",
         "write `objective: {metric: ..., goal: minimize}`": "metric mode direction",
     },
     "search.algorithm": {
@@ -119,11 +119,11 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "grace_period": "min_iter min_resource n_warmup_steps",
         "reduction_factor": "eta",
         "min_trials": "n_startup_trials min_samples_required",
-        "it is not needed: a step is one report of the loop": "time_attr interval_steps",
+        "leave this key out, because a step is one report of the loop": "time_attr interval_steps",
         "write `objective: {metric: ..., goal: minimize}`": "metric mode",
         "write `limits: {patience: 10}`": "patience",
         "write `name: asha` to stop poor trials, or `limits: {patience: 10}` to end the sweep": "early_stopping",
-        "it is not needed: pbt changes what is sampled under `space: {params: ...}`": "hyperparam_mutations",
+        "leave this key out, because pbt changes the sampled dimensions of `space: {params: ...}`": "hyperparam_mutations",
     },
     "scheduler.name": {
         "asha": "ASHAScheduler AsyncHyperBandScheduler async_hyperband successive_halving SuccessiveHalvingPruner",
@@ -147,7 +147,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "preprocessor": "preprocessing preprocessors pipeline transforms",
         "scaling": "scaling_config resources",
         _WHEN: "when",
-        "it is a section at the top of the file; its train, drop and rows can be tuned there": "data",
+        "`data` is a section at the top of the file; its keys train, drop and rows can be tuned there": "data",
         "write `scaling: {num_workers: 2}`": "num_workers",
         "write `scaling: {use_gpu: true}`": "use_gpu",
     },
@@ -157,8 +157,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "write `resources_per_worker: {GPU: 1}`": "num_gpus num_gpus_per_worker",
         "write `resources_per_worker: {CPU: 1}`": "cpus num_cpus num_cpus_per_worker",
         "resources_per_worker": "resources_per_trial",
-        "it is not needed: only workers hold resources": "trainer_resources",
-        "it is not needed: sweeps places the workers": "placement_strategy",
+        "leave this key out, because only workers hold resources": "trainer_resources",
+        "leave this key out, because sweeps places the workers": "placement_strategy",
     },
     "step": {
         "StandardScaler": "Scaler ZScore Standardize Standardizer",
@@ -170,10 +170,10 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "CountVectorizer": "TfidfVectorizer",
         "write a function of your own, and name it `module:function`": "LogTransformer TorchVisionPreprocessor",
         "write the function itself, as `module:function`": "FunctionTransformer BatchMapper",
-        "it is not needed: each worker gets an equal part of the rows": "Repartitioner",
-        "it is not needed: a split by a fraction takes random rows": "RandomShuffler",
-        "it is not needed: a list of steps is a chain": "Pipeline make_pipeline Chain",
-        "it is not needed: each step takes `columns`": "ColumnTransformer",
+        "leave this step out, because each worker gets an equal part of the rows": "Repartitioner",
+        "leave this step out, because a split by a fraction takes random rows": "RandomShuffler",
+        "leave this step out, because a list of steps is a chain": "Pipeline make_pipeline Chain",
+        "leave this step out, because each step has the parameter `columns`": "ColumnTransformer",
         "write `data: {drop: [...]}`": "Drop DropColumns",
         "none": "passthrough",
         **{f"write `sklearn.{ref}`": ref.partition(":")[2] for ref in _SKLEARN_STEPS.split()},
@@ -183,7 +183,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         f"scikit-learn's encoder has this parameter: {UNSEEN}": "handle_unknown unknown_value"
     },
     "OneHotEncoder": {
-        "it is not needed: an unseen category becomes zeros": "handle_unknown",
+        "leave this parameter out, because an unseen category becomes zeros": "handle_unknown",
         "scikit-learn's encoder has this parameter: `sklearn.preprocessing:OneHotEncoder`": "drop",
         "max_categories": "min_frequency",
     },

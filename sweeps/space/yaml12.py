@@ -198,7 +198,7 @@ class _Builder:
                 raise _error(at, "merge keys (`<<`) are not part of YAML 1.2; write the keys without `<<`")
             if key.value in mapping.value:
                 line = mapping.keys[key.value].line
-                raise _error(at, f"duplicate key `{key.value}`" + (f"; it is already on line {line}" if line else ""))
+                raise _error(at, f"duplicate key `{key.value}`" + (f"; the key is already on line {line}" if line else ""))
             mapping.keys[key.value] = at
             mapping.value[key.value] = self._node(next(self.events))
         return mapping

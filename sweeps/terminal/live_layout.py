@@ -184,7 +184,7 @@ def _trials(s: SweepStatus, width: int) -> list[Text]:
 
 def _best(s: SweepStatus, width: int) -> list[Text]:
     if s.best is None:
-        return [Text(f"a front of {s.front} trial{'s' * (s.front != 1)}" if s.front else "no value yet", "" if s.front else "dim")]
+        return [Text(f"{s.front} trial{'s' * (s.front != 1)} on the Pareto front" if s.front else "no value yet", "" if s.front else "dim")]
     where = Text(f"trial {s.best.trial}, step {s.best.step}")
     value = Text.assemble((number(s.best.value, 6), "bold green"), f" {clean(s.metric)}")
     return [*flow([value, where], width, 2), *flow(pairs(s.best.configuration), width, 3)]

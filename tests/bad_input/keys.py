@@ -81,7 +81,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "4:1: limits.max_trials: is required, because params.eta is sampled; give the number of trials, "
             "which must be at least the number of grid cells, 1",
         ),
-        line("no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required; give the step at which a trial ends"),
+        line(
+            "no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required; set max_t to the step at which a trial ends"
+        ),
         line(
             "keys of a scheduler without its name",
             "scheduler: {max_t: 9}",
@@ -90,13 +92,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "the same key twice",
             "data: {train: rows.csv, valid: 0.2, valid: 0.3}",
-            "2:37: duplicate key `valid`; it is already on line 2",
+            "2:37: duplicate key `valid`; the key is already on line 2",
         ),
         whole(
             "the same section twice",
             "limits: {max_trials: 4}⏎...⏎limits: {max_trials: 8}",
             top() + "limits: {max_trials: 8}\n",
-            "6:1: duplicate key `limits`; it is already on line 4",
+            "6:1: duplicate key `limits`; the key is already on line 4",
         ),
         line(
             "a section that is not a mapping",

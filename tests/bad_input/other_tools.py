@@ -82,7 +82,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a step that is not needed",
             "space: {preprocessor: Repartitioner}",
-            "5:23: preprocessor: `Repartitioner` is neither a built-in step nor a reference module:attr; it is not needed: each "
+            "5:23: preprocessor: `Repartitioner` is neither a built-in step nor a reference module:attr; leave this step out, because each "
             "worker gets an equal part of the rows",
         ),
         line(
@@ -100,7 +100,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             'docs/how-to/own-loop.md shows, and name it: trainer: {loop: "my_loop:train_func", backend: lightgbm}',
         ),
         line("Optuna's number of trials", "n_trials: 4", "6:1: n_trials: unknown key; write `limits: {max_trials: N}`"),
-        line("a key outside its section", "max_trials: 4", "6:1: max_trials: unknown key; it is a key of `limits`"),
+        line("a key outside its section", "max_trials: 4", "6:1: max_trials: unknown key; move this key to the section `limits`"),
         line(
             "a metric outside its section",
             "metric: valid-logloss",

@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         steps(
             "a step for a column that a variant drops",
             "{preprocessor: {OneHotEncoder: {columns: plan}}}",
-            "5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature: data.drop or a split removes it",
+            "5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature, because data.drop or a split removes this column",
             rows="{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}",
         ),
     ),
@@ -273,7 +273,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         steps(
             "a step for a dropped column",
             "{preprocessor: {StandardScaler: {columns: age}}}",
-            "5:50: preprocessor.StandardScaler.columns: `age` is not a feature: data.drop or a split removes it",
+            "5:50: preprocessor.StandardScaler.columns: `age` is not a feature, because data.drop or a split removes this column",
             rows="{train: rows.csv, label: y, valid: 0.25, drop: [age]}",
         ),
         steps(

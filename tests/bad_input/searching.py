@@ -54,7 +54,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "PBT without perturbation_interval",
             "scheduler: {name: pbt}",
-            "6:1: scheduler.perturbation_interval: is required; give the number of reports between two perturbations",
+            "6:1: scheduler.perturbation_interval: is required; set perturbation_interval to the number of reports "
+            "between two perturbations",
         ),
         line(
             "a population of PBT that differs from max_trials",
@@ -64,7 +65,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an option of another algorithm",
             "search: {algorithm: tpe, options: {popsize: 8}}",
-            "6:36: search.options.popsize: unknown option of tpe; it is an option of cmaes",
+            "6:36: search.options.popsize: unknown option of tpe; `popsize` is an option of cmaes",
         ),
         line(
             "unknown option",

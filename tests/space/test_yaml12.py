@@ -80,7 +80,7 @@ TOWER = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1,
 INVALID = [
     ("", "1:1", "empty"),
     ("# only a comment\n", "1:1", "empty"),
-    ("a: 1\na: 2\n", "2:1", "duplicate key `a`; it is already on line 1"),
+    ("a: 1\na: 2\n", "2:1", "duplicate key `a`; the key is already on line 1"),
     ("a: {b: 1, b: 2}\n", "1:11", "duplicate key `b`"),
     ("a: 1\n'a': 2\n", "2:1", "duplicate key"),
     ("a: !!python/object:os.system {}\n", "1:4", "tag `!!python/object:os.system`"),
