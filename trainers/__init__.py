@@ -98,4 +98,4 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
     if others:
         shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
         advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
-        raise ValueError(f"not numeric after preprocessing: {shown}; this trainer reads only numbers, so {advice}")
+        raise ValueError(f"these columns are not numeric after preprocessing: {shown}; this trainer reads only numbers, so {advice}")

@@ -54,7 +54,7 @@ def resolve(ref: str) -> Any:
     for part in attr.split("."):
         if not hasattr(found, part):
             names = sorted(n for n, v in vars(module).items() if not n.startswith("_") and callable(v))
-            raise RefError(f"`{ref}`: `{module_name}` has no `{attr}`; it defines: {', '.join(names) or 'nothing'}")
+            raise RefError(f"`{ref}`: `{module_name}` has no `{attr}`; the module defines: {', '.join(names) or 'nothing'}")
         found = getattr(found, part)
     return found
 
@@ -112,7 +112,10 @@ def _absent(module: str, roots: Iterable[Path]) -> str:
     for folder in dict.fromkeys(place / "src" for root in folders for place in (root, root.parent)):
         if _below(folder, module.split(".")) is not None:
             more = ":$PYTHONPATH" if os.environ.get("PYTHONPATH") else ""
-            return f"{text}; it is in {_as_typed(folder)}; run `export PYTHONPATH={folder}{more}` to search that folder"
+            return (
+                f"{text}; the module is in {_as_typed(folder)}; run `export PYTHONPATH={folder}{more}` to add this folder "
+                "to the search path"
+            )
     return text
 
 
@@ -188,7 +191,7 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     first = attr.split(".")[0]
     if defined is not None and first not in defined[0]:
         public = sorted(n for n in defined[0] if not n.startswith("_"))
-        return f"`{ref}`: `{module}` has no `{first}`; {did_you_mean(first, public) if public else 'it defines nothing'}"
+        return f"`{ref}`: `{module}` has no `{first}`; {did_you_mean(first, public) if public else 'the module defines nothing'}"
     return None
 
 

@@ -108,7 +108,7 @@ def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
     if others := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
         shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
         advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
-        text = f"not numeric after preprocessing: {shown}; the trainer reads only numbers, so {advice}"
+        text = f"these columns are not numeric after preprocessing: {shown}; the trainer reads only numbers, so {advice}"
         raise InputError(Problem(PREPROCESSOR_KEY, text))
 
 

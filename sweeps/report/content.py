@@ -136,7 +136,7 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
     names = list(front[0]["values"])
     rows = [[best["trial"], *(number(best["values"][name]) for name in names)] for best in front]
     head = f"**{len(front)} trial{'s' * (len(front) != 1)} on the Pareto front** of {', '.join(map(cell, names))}"
-    text = f"{head}: no other trial is better in one objective and at least as good in the others."
+    text = f"{head}. For each of these trials, no other trial is better in one objective and at least as good in the others."
     return f"{text}\n\n{table(['trial', *names], rows)}"
 
 

@@ -161,7 +161,7 @@ def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[...
         _remove_titles(figure, metric)
         return Figure(title, _image(figure, pixels), note)
     except Exception as e:
-        return Figure(title, "", f"Not drawn: {type(e).__name__}: {e}")
+        return Figure(title, "", f"This figure could not be drawn: {type(e).__name__}: {e}")
     finally:
         plt.close("all")
 

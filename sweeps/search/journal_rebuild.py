@@ -119,7 +119,7 @@ class _Rebuild:
                 lines.append(line.text)
                 kept.add(line.index)
         dropped = [
-            (i + 1, "is a record that is not allowed in its place" if isinstance(parse_line(raw), dict) else "is not a record")
+            (i + 1, "is a record that is not allowed at this place" if isinstance(parse_line(raw), dict) else "is not a record")
             for i, raw in enumerate(self._raw)
             if i not in kept
         ]

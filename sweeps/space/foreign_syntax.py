@@ -134,7 +134,7 @@ def _translate(named: Mapping[str, Node], words: set[str], values: str, conditio
     """Return a hint that names the domain for a distribution. Return None if the keys do not define the values."""
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
-        return "write {randn: [mean, sd]} for its logarithm, and take the exponential in the loop"
+        return "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential in the loop"
     if "base" in named or ("distribution" in named and normalized(named["distribution"].value) in ("loguniform", "qloguniform")):
         return EXPONENTS
     options = given.get("options") or (given.get("value") or given.get("bounds") if "choice" in words else None)

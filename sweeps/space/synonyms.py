@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sweeps.core.suggestions import did_you_mean
 
-_LOOP = 'write a loop, as docs/how-to/own-loop.md shows, and name it: trainer: {loop: "my_loop:train_func", backend: %s}'
+_LOOP = 'write a loop, as docs/how-to/own-loop.md shows, and name the loop: trainer: {loop: "my_loop:train_func", backend: %s}'
 SKLEARN_LOOP = (
     'write a loop that fits the estimator, as docs/how-to/own-loop.md shows under "Use scikit-learn", '
     'and name the loop: trainer: {loop: "forest:train_func"}'
@@ -57,7 +57,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "name": "project study_name experiment",
         "use the option --storage URL of `sweeps run`": "storage",
         "use the option --tracking-uri URI of `sweeps run`": "tracking_uri",
-        "sweeps logs to MLflow by default; --tracking-uri URI says where, `trackers: []` turns it off": "mlflow",
+        "sweeps logs to MLflow by default; --tracking-uri URI sets the server, and `trackers: []` turns MLflow off": "mlflow",
         'write `trackers: [mlflow, "my_mod:Tracker"]`': "callbacks",
         "trackers": "tracker logger loggers tracking",
         "write `trackers: [mlflow, tensorboard]`": "tensorboard",

@@ -54,8 +54,12 @@ class SchedulerTests:
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             decision = scheduler.decide(copy.deepcopy(view), trial, rung)
-            assert scheduler.decide(copy.deepcopy(view), trial, rung) == decision, "the second call decides otherwise"
-            assert self.scheduler().decide(copy.deepcopy(view), trial, rung) == decision, "a new scheduler decides otherwise"
+            assert scheduler.decide(copy.deepcopy(view), trial, rung) == decision, (
+                "the second call with the same arguments makes another decision"
+            )
+            assert self.scheduler().decide(copy.deepcopy(view), trial, rung) == decision, (
+                "a new instance of the scheduler makes another decision"
+            )
 
     def test_decisions_use_declared_capabilities_only(self) -> None:
         """Check that the scheduler declares every action that it returns."""

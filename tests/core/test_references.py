@@ -68,7 +68,7 @@ def test_resolving_imports_and_names_what_there_is():
     assert references.resolve("os.path:join") is __import__("os").path.join
     with pytest.raises(references.RefError, match="no module `nowhere`"):
         references.resolve("nowhere:f")
-    with pytest.raises(references.RefError, match=r"`textwrap` has no `dedant`; it defines: .*dedent"):
+    with pytest.raises(references.RefError, match=r"`textwrap` has no `dedant`; the module defines: .*dedent"):
         references.resolve("textwrap:dedant")
 
 

@@ -86,7 +86,7 @@ def test_a_metric_function_is_imported_by_run_and_not_by_validate(tmp_path):
 @pytest.mark.parametrize(
     "metric, text",
     [
-        ("my_metrics_refused:scores", "`my_metrics_refused` has no `scores`; it defines: score"),
+        ("my_metrics_refused:scores", "`my_metrics_refused` has no `scores`; the module defines: score"),
         ("my_metrics_refused:number", "`my_metrics_refused:number` has the type int, but must be a function of labels and predictions"),
         ("my_metrics_absent:score", "no module `my_metrics_absent`"),
         ("my_metrics_broken:score", "`my_metrics_broken:score` cannot be imported: ZeroDivisionError: division by zero"),

@@ -106,7 +106,7 @@ def test_a_failed_figure_does_not_affect_the_others(space, monkeypatch):
 
     monkeypatch.setattr(plots, "plot_parallel_coordinate", broken)
     shown = {f.title: f for f in draw(space, trials(space, 3)).figures}
-    assert shown["Parallel coordinates"] == Figure("Parallel coordinates", "", "Not drawn: RuntimeError: no ink")
+    assert shown["Parallel coordinates"] == Figure("Parallel coordinates", "", "This figure could not be drawn: RuntimeError: no ink")
     assert shown["History"].image and shown["Slices"].image
 
 
