@@ -133,7 +133,7 @@ def test_what_pareto_is_not_for(tmp_path):
         with pytest.raises(InputError, match="--pareto: cannot be combined with --t"):
             exports.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"], prog_name="sweeps")
-    assert done.exit_code == 2 and "--alias names one model" in done.output
+    assert done.exit_code == 2 and "--alias refers to one model" in done.output
 
 
 def test_what_refit_is_not_for(tmp_path):

@@ -42,7 +42,7 @@ def test_sweeps_that_start_in_the_same_second_get_folders_of_their_own(tmp_path)
 
 def test_a_root_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot create a folder here"):
+    with pytest.raises(InputError, match="cannot create a folder in"):
         create_sweep_folder(tmp_path / "file", "x", 1e9)
 
 

@@ -87,7 +87,7 @@ def test_another_key_may_be_named(signed, home, tmp_path, monkeypatch):
 def test_a_named_key_that_will_not_do_is_refused_with_its_place(signed, tmp_path, monkeypatch):
     named = tmp_path / "named"
     monkeypatch.setenv(trust.KEY_FILE, str(named))
-    for text, said in ((None, "no such file"), ("short", "at least 16")):
+    for text, said in ((None, "does not exist"), ("short", "at least 16")):
         if text is not None:
             named.write_text(text)
         with pytest.raises(InputError, match=said) as refused:

@@ -80,7 +80,7 @@ def test_case_and_dashes_do_not_count_and_typos_have_the_nearest_name() -> None:
     [
         ("space: {preprocessor: Scaler}", "4:23", "preprocessor", "StandardScaler"),
         ("space: {preprocessor: FunctionTransformer}", "4:23", "preprocessor", "module:function"),
-        ("space: {preprocessor: Repartitioner}", "4:23", "preprocessor", "not needed"),
+        ("space: {preprocessor: Repartitioner}", "4:23", "preprocessor", "leave this step out"),
         (
             "space: {preprocessor: {OrdinalEncoder: {unknown_value: -1}}}",
             "4:41",

@@ -79,7 +79,11 @@ def test_a_literal_with_a_type_is_read(tmp_path):
             "my.py:7:5: TRAINER.needs_label: 'often' is not allowed; it must be true or false",
         ),
         ('"minimum": 1', '"minimum": "1"', "my.py:6:5: TRAINER.parameters: `depth`: `minimum` must be a number"),
-        ('"minimum": 1', '"at_least": 1', "my.py:6:5: TRAINER.parameters: `depth`: has the unknown key `at_least`; valid: type, enum, "),
+        (
+            '"minimum": 1',
+            '"at_least": 1',
+            "my.py:6:5: TRAINER.parameters: `depth`: has the unknown key `at_least`; valid keys: type, enum, ",
+        ),
         (
             '"minimum": 1',
             '"minimum": 1, "default": 0',
