@@ -196,7 +196,7 @@ def test_a_ray_that_does_not_start_is_reported_with_the_next_step(project, monke
         ("none", "right", "disabled", None),
         ("right", "right", "token", None),
         ("right", "none", None, "there is no token"),
-        ("right", "wrong", None, "is another"),
+        ("right", "wrong", None, "is a different"),
         ("away", "right", None, None),
     ],
 )
