@@ -26,7 +26,7 @@ class RequestedMetrics:
         splits: Splits on which each round measures these metrics: "train", "valid" or both.
         others: XGBoost's names of the metrics that are measured for the finished model.
         own: True if `params.eval_metric` is set. Each round then reports the metrics in `eval_metric` on valid.
-        all: True if each round reports every metric on both splits.
+        all: True with `params.report: all`. Each round then reports all `metrics` on both splits, not only those in `names`.
     """
 
     names: tuple[str, ...]
@@ -113,7 +113,10 @@ def parsed(line: str) -> dict[str, float]:
 
 
 def _measured(name: str, task: str) -> str | None:
-    """Return the name of the metric that XGBoost measures for a name such as `valid-accuracy`. Return None if the name has no split."""
+    """Return XGBoost's name of a metric: `logloss` for `valid-logloss`, `error` or `merror` for `valid-accuracy`.
+
+    Return None if the name does not begin with a split.
+    """
     split, _, metric = name.partition("-")
     if split not in SPLITS or not metric:
         return None

@@ -98,7 +98,7 @@ def parameters(config: dict[str, Any], max_t: int | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Description from which the network is built, without its weights.
+    """Everything that is needed to build the network, except its weights.
 
     For a regression, `mean` and `std` are the mean and the standard deviation of the target.
     """
@@ -406,10 +406,11 @@ def _mean(total: torch.Tensor, count: int, world: int) -> float:
 
 
 def _optimizer(model: nn.Module, params: dict[str, Any], latest: dict[str, Any]) -> torch.optim.Optimizer:
-    """Return the optimizer that `params` name, and restore its state from `latest`.
+    """Return the optimizer that is named in `params`. Its state is restored from `latest`.
 
-    Under PBT, `latest` may come from another trial. The settings in `latest`, such as the learning rate, are ignored. If `latest` is from
-    another kind of optimizer, its state is ignored, too.
+    `latest` is the content of the checkpoint from which the trial continues; {} if there is no checkpoint. Under PBT, the checkpoint may
+    come from another trial. The optimizer's settings in `latest`, such as the learning rate, are ignored. If `latest` was written with
+    another kind of optimizer, the optimizer starts without a state.
     """
     kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[params["optimizer"]]
     momentum = {"momentum": 0.9} if params["optimizer"] == "sgd" else {}

@@ -53,7 +53,10 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @options.quiet
 @options.root
 def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as_json: bool, quiet: bool, **how: Any) -> None:
-    """Continue SWEEP after an interruption or a crash. Pass a space FILE only to change its `limits`."""
+    """Continue SWEEP after an interruption or a crash.
+
+    To change the sweep's `limits`, pass a space FILE. The other sections of FILE must be the same as before.
+    """
     from sweeps.controller.api import resume as resume_sweep
     from sweeps.controller.sweep_lookup import find
 
@@ -67,7 +70,10 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as
 @options.as_json
 @options.root
 def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path) -> None:
-    """Run TRIAL of SWEEP again and compare its reports. The exit code is 1 if the reports differ. The new run is not recorded."""
+    """Run TRIAL of SWEEP again and check that the reports are equal.
+
+    The exit code is 1 if the new reports differ from the recorded ones. The new run itself is not recorded.
+    """
     from sweeps.controller.rerun import rerun as rerun_trial
     from sweeps.controller.sweep_lookup import find
 

@@ -113,7 +113,7 @@ class TrialLifecycle:
             self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _past(live, max(1, lost)))
 
     def end(self, trial: str, state: State, error: str | None, reason: str | None, final: dict[str, float] | None) -> None:
-        """Record the end of a trial, and release the trial in the pool.
+        """Record the end of a trial, and let the pool forget the trial.
 
         Args:
             trial: The trial's id.

@@ -79,8 +79,9 @@ def end_leftover_ray(folder: Path) -> int:
 def leftover_session(recorded: object) -> Path | None:
     """Check that a recorded path is a Ray session folder that a dead driver of this user left behind.
 
-    The folder must be in Ray's temporary folder, have a name as Ray gives it, and belong to this user. The path must not be a symbolic
-    link, because the link `session_latest` points to a live session. The process whose id is part of the name must have ended.
+    The folder must be in Ray's temporary folder, have a name in Ray's format (`session_<time>_<process id>`), and belong to this user. The
+    path must not be a symbolic link, because the link `session_latest` points to a live session. The process whose id is part of the name
+    must have ended.
 
     Returns:
         The path of the folder. None if a check fails.

@@ -519,12 +519,12 @@ def _has_content(file: str, expected: bytes) -> bool:
 
 
 def storage_problems(shared: Path, seen: dict[str, bool | None], place: str = "--dir") -> list[Problem]:
-    """Return one problem for each node that does not share a folder or did not answer.
+    """Return one problem for each node on which `shared` is not the same folder as on this node, and for each node that did not answer.
 
     Args:
-        shared: The folder.
-        seen: Result of `read_on_nodes`.
-        place: Option that the problems name.
+        shared: Folder that must be on storage that every node shares.
+        seen: Result of `read_on_nodes` for a file in this folder.
+        place: Option or argument that contains the folder's path. Problems about nodes with another folder start with this text.
     """
     problems = []
     for node, there in seen.items():

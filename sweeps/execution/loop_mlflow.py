@@ -96,7 +96,8 @@ class TrialRun:
     """The MLflow run that one rank of one trial logs to.
 
     Args:
-        tracking: The sweep's tracking URI. None if the sweep does not use MLflow, as in a rerun; the loop then logs to the trial's folder.
+        tracking: The sweep's tracking URI. None in a rerun, and if the sweep does not use MLflow. In both cases, the loop logs to a file in
+            the trial's folder.
         folder: The trial's folder.
         rank: Rank of this process.
 

@@ -56,7 +56,7 @@ class DatasetCache:
     Attributes:
         shards: Maps each dataset name to references to shards: one for each rank, or a single one for all ranks.
         check: DataFrame with the rows for `Current.check`; None without data.
-        opened: Maps the name of each dataset that a loop has read to its shard.
+        opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
     """
 
@@ -264,7 +264,7 @@ class TrialSession:
         """Return this rank's part of a dataset.
 
         Args:
-            name: Name of the dataset, or another name of `valid` from `ALIASES`.
+            name: Name of the dataset, or an alias of "valid", such as "val" (see `ALIASES`).
 
         Raises:
             KeyError: The space has no dataset of this name.
@@ -281,7 +281,7 @@ class TrialSession:
 
     @property
     def opened(self) -> dict[str, Any]:
-        """Maps the name of each dataset that a loop on this worker has read to its shard."""
+        """This rank's shard of each dataset that a loop on this worker has read, by the dataset's name."""
         return self._cache.opened
 
     def exchange(self, value: Any) -> list[Any]:

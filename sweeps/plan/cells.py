@@ -154,8 +154,9 @@ def add_repeats(shapes: Sequence[ShapeCount], again: int, ending: int) -> tuple[
 
     Args:
         shapes: Number of trials of each shape, as `count_shapes` returns it.
-        again: Number of repeats of each complete trial.
-        ending: The smallest possible number of complete trials, over all shapes together.
+        again: Number of repeats of each complete trial, a trial that the scheduler does not stop.
+        ending: How many trials are complete at least, over all shapes together. If the shapes of these trials are unknown, no repeats are
+            added to `least`.
     """
     sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # if False, the shapes of the complete trials are unknown
     return tuple(ShapeCount(e.shape, e.least + again * min(e.least, ending) * sure, e.most * (1 + again)) for e in shapes)

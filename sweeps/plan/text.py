@@ -121,7 +121,7 @@ def _as_yaml(key: Any) -> str:
 
 
 def _search(plan: Plan) -> str:
-    """Describe the algorithm. If sweeps chose the algorithm, also give the reason."""
+    """Return the name of the algorithm. If the space file does not name an algorithm, also say why sweeps chose this one."""
     reason = plan.space.algorithm_reason
     return plan.space.search.algorithm + (f", chosen by sweeps: {reason}" if reason else "")
 

@@ -150,7 +150,10 @@ class JournalLines:
         self._number(creates)
 
     def _add(self, trial: TrialLines, number: int, line: Line) -> None:
-        """Add a line to its trial if the record is valid. If several lines set the same value of the trial, the first line is used."""
+        """Add a line to the lines of its trial. If several lines set the same value of the trial, only the first line is used.
+
+        A line is left out if its parameter, its progress record or its `begun` attribute is not valid.
+        """
         if line.op == Op.SET_TRIAL_PARAM and is_valid(_PARAM, line.record) and self._is_param(line.record):
             trial.params.setdefault(line.record["param_name"], line)
         elif line.op == Op.SET_TRIAL_USER_ATTR and isinstance(attribute := line.record.get("user_attr"), dict) and len(attribute) == 1:

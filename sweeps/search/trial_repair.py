@@ -131,7 +131,10 @@ class TrialRepair:
             trial.start = new_line(Op.SET_TRIAL_USER_ATTR, trial_id=number, user_attr={"begun": json.loads(json.dumps(start))})
 
     def start_time(self, trial: TrialLines) -> float:
-        """Return the time of a trial's first remaining report as its start time. If no report is left, return `SweepFacts.time`."""
+        """Return the start time to record for a trial: the time of its first remaining report.
+
+        If no report is left, return the time that the repair writes into inserted records (`SweepFacts.time`).
+        """
         times = (time for progress in trial.reports for _, time, *_ in progress["reports"] if 0 <= time < 10**11)
         return float(next(times, self._facts.time))
 

@@ -58,7 +58,10 @@ def option_keys(values: list[Template]) -> list[Key]:
 
 
 def _numbered(keys: list[Key]) -> list[Key]:
-    """Make keys unique. A repeated key becomes text. If another option already has this text as its key, a number such as `#2` is added."""
+    """Make keys unique. The first of several equal keys stays; each later one becomes text, such as `"1"` for 1.
+
+    If another option already has this text as its key, a number such as `#2` is added to the text.
+    """
     unique_keys: list[Key] = []
     for key in keys:
         unique: Key = key if key not in unique_keys else say(key) if not isinstance(key, str) else key

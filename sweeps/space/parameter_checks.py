@@ -39,12 +39,12 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
 
 
 def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
-    """Return the message about a value that a parameter's fragment does not allow.
+    """Return the message about a value that the JSON Schema of its parameter does not allow.
 
     Args:
-        fragment: The fragment.
+        fragment: JSON Schema of the parameter, or of another key of the space file.
         node: The value in the space file.
-        tunable: True if the value may be replaced by a domain. The message then suggests a domain in place of a list.
+        tunable: True if the parameter may have a domain. If the value is a list, the message then suggests to write the list as a `choice`.
     """
     types, hint = types_of(fragment), ""
     if tunable and node.is_list:

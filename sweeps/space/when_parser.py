@@ -76,7 +76,7 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
 
 
 def _number(dim: Dimension, node: Node) -> tuple[str, float]:
-    """Return the number that a dimension of numbers must equal, as a comparison with `==`."""
+    """Return a number in a `when` as the comparison `("==", number)`. Raise InvalidValue if the dimension can never equal the number."""
     value = node.value
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise InvalidValue('must be a number or a comparison such as "> 3"', node)

@@ -65,7 +65,7 @@ class TrainerTests:
         return run_loop(loop, dict(self.params), current(**changed), shards, folder, resume=resume, stop_at=stop_at)
 
     def table(self) -> tuple[Any, dict[str, FakeShard]]:
-        """Return a function that makes a `Current`, and the shards; see `small_table`."""
+        """Return the pair (function that makes a `Current`, shards); see `small_table`."""
         make, shards = small_table(self.task)
 
         def current(**changed: Any) -> Current:
