@@ -18,12 +18,15 @@ from sweeps.cli.group import main
 @click.option("--pareto", is_flag=True, help="Export every trial of the Pareto front, for several objectives.")
 @click.option("--refit", is_flag=True, help="Train the trial again on train and valid together, up to the step of its best model.")
 @click.option("--latest", is_flag=True, help="Export the trial's latest checkpoint instead of the best one.")
-@click.option("-o", "--output", type=options.PATH, default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
-@click.option("--register", "name", default=None, metavar="NAME", help="Register the bundle as a version of this model in MLflow.")
+@click.option("-o", "--output", type=options.PATH, default=None, help="Folder to write the bundle to.  [default: SWEEP/exports/ID]")
+@click.option("--register", "name", default=None, metavar="NAME", help="Register the bundle in MLflow as a new version of the model NAME.")
 @click.option(
-    "--alias", default=None, metavar="ALIAS", help="Move this alias if the new version is better than the version that has the alias."
+    "--alias",
+    default=None,
+    metavar="ALIAS",
+    help="With --register: move this alias to the new version if this version is better than the version that has the alias.",
 )
-@click.option("--force", is_flag=True, help="Move the alias even if the new version is not better.")
+@click.option("--force", is_flag=True, help="With --alias: move the alias even if the new version is not better.")
 @options.trust
 @options.root
 def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | None, alias: str | None, force: bool, **how: Any) -> None:

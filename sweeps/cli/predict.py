@@ -41,7 +41,7 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
 @main.command()
 @click.argument("bundle", type=options.PATH)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 picks a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 picks a free port.")
 @click.option(
     "--max-bytes",
     type=click.IntRange(1),

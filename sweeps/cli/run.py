@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 @main.command(short_help="Search a space and export the best trial.")
 @click.argument("file", type=options.PATH)
 @click.option("--dir", "root", type=options.PATH, default=None, help="Root folder of all sweeps.  [default: sweeps-runs]")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file: --set limits.max_trials=8")
-@click.option("--address", default=None, help="Address of a Ray cluster.  [default: that of the Ray job, else start Ray on this machine]")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file, such as limits.max_trials=8.")
+@click.option(
+    "--address", default=None, help="Address of a Ray cluster.  [default: the cluster of the Ray job, else start Ray on this machine]"
+)
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
 @click.option(
     "--storage", default=None, metavar="URL", help="Database for the study, postgresql://...  [default: a journal in the sweep's folder]"
@@ -44,10 +46,10 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @click.argument("sweep")
 @click.argument("file", type=options.PATH, required=False)
 @click.option("--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit: --set limits.timeout=2h")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit, such as limits.timeout=2h.")
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: the URI of the original run]")
-@click.option("--storage", default=None, metavar="URL", help="URL of the study's database, with the password.")
+@click.option("--storage", default=None, metavar="URL", help="URL of the study's database with its password, which sweeps does not store.")
 @options.trust
 @options.only_json
 @options.quiet

@@ -85,8 +85,8 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 @main.command()
 @options.root
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port to listen on; 0 picks a free one.")
-@click.option("--sweep", default=None, metavar="NAME", help="Sweep to link to.  [default: the newest]")
+@click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port to listen on; 0 picks a free port.")
+@click.option("--sweep", default=None, metavar="NAME", help="Print links to this sweep.  [default: the newest]")
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
 @click.option("--open", "open_browser", is_flag=True, help="Open the sweep's trials in a browser.")
 def ui(root: Path, host: str, port: int, sweep: str | None, tracking_uri: str | None, open_browser: bool) -> None:

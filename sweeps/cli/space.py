@@ -40,7 +40,7 @@ def schema() -> None:
 @main.command(short_help="Show the trials, workers, steps and disk space of a sweep.")
 @click.argument("file", type=options.PATH)
 @options.edited_keys
-@click.option("--resources", default=None, metavar="CPU=8,GPU=2", help="Resources of the machine.  [default: this machine's]")
+@click.option("--resources", default=None, metavar="CPU=8,GPU=2", help="Resources of the machine to plan for.  [default: this machine's]")
 @options.as_json
 @options.root
 def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json: bool, root: Path) -> None:

@@ -258,10 +258,10 @@ def isolated(mark: str = "") -> Iterator[Left]:
         if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # Before the handlers, so that the loop handles pending signals.
             with contextlib.suppress(Exception):
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        left.threads = leaked_threads.left(running)
+        left.threads = leaked_threads.started_since(running)
         why = (
             *(_restore_scheduling(scheduling), _put_back_limits(limits), _put_back_handlers(handlers)),
-            *(_closed(streams), _tensorflow_cluster(), leaked_threads.of_the_user(left.threads)),
+            *(_closed(streams), _tensorflow_cluster(), leaked_threads.describe_first(left.threads)),
         )
         left.broken = next(filter(None, why), None)
         with contextlib.suppress(RecursionError):  # The stack may be deeper than the old limit now.

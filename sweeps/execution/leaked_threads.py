@@ -22,12 +22,12 @@ import sweeps
 END_WITHIN = 0.5
 
 
-def left(before: Collection[threading.Thread]) -> list[threading.Thread]:
+def started_since(before: Collection[threading.Thread]) -> list[threading.Thread]:
     """Return the running threads of this process that are not in `before`, without the current thread."""
     return [t for t in threading.enumerate() if t not in before and t is not threading.current_thread()]
 
 
-def of_the_user(threads: Iterable[threading.Thread]) -> str | None:
+def describe_first(threads: Iterable[threading.Thread]) -> str | None:
     """Return a message about the first thread that runs the user's code and does not end within `END_WITHIN` seconds.
 
     Return None if there is no such thread. Threads that run only a library's code, such as the monitor of a progress bar, are ignored,
@@ -35,23 +35,23 @@ def of_the_user(threads: Iterable[threading.Thread]) -> str | None:
     """
     until = time.monotonic() + END_WITHIN
     for thread in threads:
-        if place(thread) is None:
+        if user_code_position(thread) is None:
             continue
         thread.join(max(0.0, until - time.monotonic()))
-        if thread.is_alive() and (found := place(thread)) is not None:
+        if thread.is_alive() and (found := user_code_position(thread)) is not None:
             return f"a thread that the training loop started is still running: `{thread.name}` {found}"
     return None
 
 
-def place(thread: threading.Thread) -> str | None:
+def user_code_position(thread: threading.Thread) -> str | None:
     """Return the line of the user's code that a thread runs, or the user's function that the thread will call. Otherwise return None."""
     frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
-        if users(frame.f_code.co_filename):
+        if is_user_code(frame.f_code.co_filename):
             return f"at {frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     code = _code_of(getattr(thread, "function", None)) or _code_of(getattr(thread, "_target", None))  # Of a Timer, or of a Thread.
-    return f"with the function at {code.co_filename}:{code.co_firstlineno}" if code is not None and users(code.co_filename) else None
+    return f"with the function at {code.co_filename}:{code.co_firstlineno}" if code is not None and is_user_code(code.co_filename) else None
 
 
 def _code_of(function: Any) -> CodeType | None:
@@ -61,7 +61,7 @@ def _code_of(function: Any) -> CodeType | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def users(file: str) -> bool:
+def is_user_code(file: str) -> bool:
     """Return whether a source file belongs to the user: it is part of neither Python, nor an installed package, nor sweeps."""
     if file.startswith("<"):
         return False

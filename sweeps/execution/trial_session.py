@@ -316,5 +316,5 @@ def stack_of(thread: int) -> str:
     if frame is None:
         return ""
     frames = list(reversed(list(traceback.walk_stack(frame))))
-    first = next((i for i, (one, _) in enumerate(frames) if leaked_threads.users(one.f_code.co_filename)), 0)
+    first = next((i for i, (one, _) in enumerate(frames) if leaked_threads.is_user_code(one.f_code.co_filename)), 0)
     return shorten("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())
