@@ -33,7 +33,7 @@ This page shows {{count}} mistakes and what sweeps prints for each. The rules:
 - A line has the place, the value, the rule, and the nearest valid name or what to write instead.
 - The exit code is 2. The answer comes within a second, without a traceback. No folder and no process is left behind.
 
-Each case changes one line of this file, or adds one, unless another file is shown:
+Each case changes or adds one line of this file, unless another file is shown:
 
 ```yaml
 {{base}}```

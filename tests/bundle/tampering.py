@@ -72,7 +72,7 @@ def swap(one: str, two: str) -> Tampered:
         (bundle / one).write_bytes(b)
         (bundle / two).write_bytes(a)
 
-    return Tampered(f"`{one}` and `{two}` change places", do)
+    return Tampered(f"`{one}` and `{two}` are swapped", do)
 
 
 def linked(name: str) -> Tampered:
@@ -89,7 +89,7 @@ def piped(name: str) -> Tampered:
         (bundle / name).unlink()
         os.mkfifo(bundle / name)
 
-    return Tampered(f"`{name}` is a pipe, which nobody writes to", do)
+    return Tampered(f"`{name}` is a pipe to which no process writes", do)
 
 
 def bytecode(bundle: Path) -> None:
@@ -124,10 +124,10 @@ CASES = (
     flip("code/_sweeps/sweeps/__init__.py", 0.02),
     flip("code/_sweeps/sweeps/trainers/xgboost.py"),
     flip("code/sweeps_bundle.py", 0.002),
-    put("`MLmodel` with a line more, `# mine`", "MLmodel", b""),
+    put("`MLmodel` with an additional line, `# mine`", "MLmodel", b""),
     put(f"`{PICKLE}` is another pickle, which runs a command", PICKLE, pickle.dumps(Mark())),
     put(
-        "`code/_sweeps/sweeps/trainers/xgboost.py` is a file of someone else's", "code/_sweeps/sweeps/trainers/xgboost.py", MARKING.encode()
+        "`code/_sweeps/sweeps/trainers/xgboost.py` is a file by another author", "code/_sweeps/sweeps/trainers/xgboost.py", MARKING.encode()
     ),
     put(f"`{MODEL}` is empty", MODEL, b""),
     gone(MODEL),
@@ -145,8 +145,8 @@ CASES = (
     linked(MODEL),
     linked("manifest.json"),
     piped("data/sweep/check.parquet"),
-    Tampered("`code/__pycache__`, an empty file, is a folder with bytecode", bytecode),
-    Tampered("`data/sweep/check.npy` struck off the manifest, and gone", without_entry),
+    Tampered("`code/__pycache__`, an empty file, is replaced by a folder with bytecode", bytecode),
+    Tampered("`data/sweep/check.npy` is deleted, and its line in the manifest too", without_entry),
 )
 
 
@@ -164,12 +164,12 @@ def page(answers: dict[str, tuple[str, str]]) -> str:
 
 <!-- Written by `{COMMAND}`. tests/bundle/test_tampered_bundles.py checks it. -->
 
-This page shows {len(answers)} changes of one good bundle, an XGBoost model behind a chain with one pickle. Each changed bundle is loaded by
-`sweeps.load_bundle`, which `sweeps predict` and `sweeps serve` use (exit code 1). It is also loaded by `mlflow.pyfunc.load_model` in a
-process without sweeps. Each answer begins with the bundle's path. Nothing in the bundle is unpickled. Of its code, only
-`code/sweeps_bundle.py`, which makes the checks, is imported.
+This page shows {len(answers)} changes of a valid bundle with an XGBoost model and a preprocessing chain that contains one
+pickle. Each changed bundle is loaded in two ways: by `sweeps.load_bundle`, which `sweeps predict` and `sweeps serve` use (exit code 1),
+and by `mlflow.pyfunc.load_model` in a process without sweeps. Each answer begins with the bundle's path. No pickle of the bundle is
+read. Only one file of its code is imported: `code/sweeps_bundle.py`, which makes the checks.
 
-| change | `sweeps.load_bundle` | `mlflow.pyfunc.load_model`, where it differs |
+| change | `sweeps.load_bundle` | `mlflow.pyfunc.load_model`, if its answer differs |
 |---|---|---|
 """
     return head + "".join(f"| {what} | {ours} | {theirs if theirs != ours else ''} |\n" for what, (ours, theirs) in answers.items())

@@ -128,8 +128,9 @@ def page(answers: dict[str, tuple[int, Any]]) -> str:
 
 <!-- Written by `{COMMAND}`. tests/serving/test_malformed_requests.py checks it. -->
 
-This page shows {len(answers)} malformed requests to `/predict` of a served bundle, and the answer to each. No answer is a 500. The server
-accepts {MAX_BYTES} bytes and {MAX_ROWS} rows a request. This request is correct: `{json.dumps({"records": [GOOD]})}`.
+This page shows {len(answers)} malformed requests to `/predict` of a served bundle, and the answer to each. No answer has status
+500. The server accepts requests of at most {MAX_BYTES} bytes and {MAX_ROWS} rows. This request is
+correct: `{json.dumps({"records": [GOOD]})}`.
 
 | mistake | request | status | answer |
 |---|---|---|---|
