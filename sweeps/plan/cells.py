@@ -1,4 +1,4 @@
-"""Count the trials of each grid cell and of each shape."""
+"""Count the trials of each grid cell and of each shape. A shape is a number of workers and the resources of each worker."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from sweeps.space.templates import Chain, Template, dimensions
 
 
 def visiting_order(cells: Sequence[Cell]) -> Iterator[list[int]]:
-    """Yield the order of the cells in the first round, in the second round, and so on, without end.
+    """Yield the order in which the first round of trials visits the cells, then the order of the second round, and so on, without end.
 
-    `sweeps.search.cells.next_cell` chooses the cells in the same order.
+    A round has one trial in each cell. An order is a list of indices into `cells`. `sweeps.search.cells.next_cell` chooses the cells in
+    the same order.
     """
     order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
     return itertools.cycle((order, order[::-1]))
 
 
 def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
-    """Return the number of trials of each cell.
+    """Return how many trials each cell gets if the sweep visits the cells in `visiting_order`.
 
     Args:
-        cells: The cells of a space.
-        trials: Number of trials of all cells together.
+        cells: All cells of a space.
+        trials: Number of trials in all cells together.
     """
     whole, rest = divmod(trials, len(cells))
     counts = [whole] * len(cells)
@@ -47,15 +48,15 @@ def has_conditional_grid(template: Template) -> bool:
 
 
 def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[str] = ()) -> Template:
-    """Replace each grid in a template by the cell's option, and resolve the conditions that depend only on the cell.
+    """Replace each grid in a template by the option that the cell has for this grid, and resolve conditions that depend only on the cell.
 
-    A condition on a sampled dimension of the template itself stays unchanged. A condition on a sampled dimension outside the template
-    becomes a choice between the two outcomes of the condition.
+    A condition on a sampled dimension inside the template stays unchanged. A condition on a sampled dimension outside the template becomes
+    a `choice` between the two outcomes of the condition.
 
     Args:
-        template: One section of the space, or several sections.
-        cell: Key of the option in the cell, by the name of the grid dimension.
-        undecided: Names of the dimensions that are not grids, so that no cell decides their values.
+        template: One or several sections of the space, with dimensions in them (see `sweeps.space.templates`).
+        cell: For each grid dimension, the key of the option that belongs to the cell.
+        undecided: Names of the sampled dimensions, whose values do not follow from the cell.
     """
     own = {dim.name for dim in dimensions(template)}
 
@@ -89,15 +90,16 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
 
 
 def cell_templates(space: Space, sections: tuple[str, ...], counts: Iterable[int]) -> list[tuple[dict[str, Template], int]]:
-    """Return the distinct templates that `fix_cell` returns for some sections over all cells.
+    """Apply `fix_cell` to some sections of the space for every cell. Cells that differ only in other sections are counted together.
 
     Args:
         space: The search space.
-        sections: Names of the sections.
-        counts: Number of trials of each cell.
+        sections: Names of the sections, such as `("data", "preprocessor")`.
+        counts: Number of trials of each cell of `space.cells`.
 
     Returns:
-        (template, number of trials) of each distinct template. A template maps the names of the sections to their templates.
+        (templates, number of trials) for each group of cells that are counted together. `templates` maps the name of each section to the
+        section's result of `fix_cell`.
     """
     template = {name: space.sections.get(name, ()) for name in sections}
     dims = list(dimensions(template))
@@ -119,9 +121,9 @@ class ShapeCount:
     """Number of trials of one shape.
 
     Attributes:
-        shape: The shape.
-        least, most: Lower and upper bound of the number of trials. The bounds differ only if the sampler influences the scaling, or if the
-            number of repeats is unknown.
+        shape: The number of workers of a trial, and the resources of each worker.
+        least, most: Lower and upper bound of the number of trials. The bounds differ only if the sampler chooses a part of the `scaling`
+            section, or if the number of repeats is unknown.
     """
 
     shape: Shape
@@ -134,7 +136,7 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
 
     Args:
         space: The search space.
-        counts: Number of trials of each cell.
+        counts: Number of trials of each cell of `space.cells`.
     """
     trials = sum(counts)
     least, most = dict.fromkeys(space.shapes, 0), dict.fromkeys(space.shapes, 0)

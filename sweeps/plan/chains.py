@@ -1,4 +1,8 @@
-"""Count the distinct preprocessing chains of a sweep. Trials with the same chain and the same data variant share one fitted chain."""
+"""Count the distinct preprocessing chains of a sweep. Trials with the same chain and the same data variant share one fitted chain.
+
+A data variant is one combination of the values in the `data` section. A template is a part of the space file in which some values are
+still dimensions; see `sweeps.space.templates`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ MAX_ENUMERATED = 512
 
 @dataclass(frozen=True)
 class FitCount:
-    """Number of chains to fit. Chains without steps are not counted.
+    """Number of preprocessing chains to fit. Chains without steps are not counted.
 
     Attributes:
         least, most: Lower and upper bound of the number of chains. The bounds are equal if no part of a chain is sampled.
@@ -36,7 +40,7 @@ def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
 
     Args:
         space: The search space.
-        counts: Number of trials of each cell.
+        counts: Number of trials of each cell of `space.cells`.
     """
     known: set[str] = set()
     possible: set[str] = set()
@@ -64,7 +68,7 @@ def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
 
 
 def count_variants(space: Space) -> int | None:
-    """Return the number of data variants; None if `data.rows` is continuous."""
+    """Return how many different `data` sections trials may have; None if `data.rows` is continuous."""
     data = space.sections.get("data", {})
     if any(not dim.options and values_of(dim) is None for dim in dimensions(data)):
         return None
@@ -72,7 +76,7 @@ def count_variants(space: Space) -> int | None:
 
 
 def can_be_empty(template: Template) -> bool:
-    """Return True if a chain can have no steps at all."""
+    """Return True if one of the chains that a template describes has no steps."""
     if template is ABSENT:
         return True
     if isinstance(template, Dimension):
@@ -81,9 +85,9 @@ def can_be_empty(template: Template) -> bool:
 
 
 def values_of(dim: Dimension) -> Sequence[Any] | None:
-    """Return the keys of all values of a dimension; None if the dimension is continuous.
+    """Return all values of a dimension; None if the dimension is continuous. An option is represented by its key.
 
-    For a float dimension with a step `q` and more than `MAX_ENUMERATED` values, return the indices of the keys instead of the keys.
+    For a float dimension with a step `q` and more than `MAX_ENUMERATED` values, return the indices of the values: 0, 1, 2 and so on.
     """
     if dim.options:
         return [option.key for option in dim.options]
@@ -98,7 +102,7 @@ def values_of(dim: Dimension) -> Sequence[Any] | None:
 
 
 def count_fillings(template: Template) -> float:
-    """Return the number of ways to fill a template, where each condition may be true or false.
+    """Return an upper bound of the number of results that `fillings` yields: each condition is counted both as true and as false.
 
     Return infinity if the template has a continuous dimension.
     """
@@ -112,7 +116,10 @@ def count_fillings(template: Template) -> float:
 
 
 def fillings(template: Template) -> Iterator[Any]:
-    """Yield all possible results of filling a template that has no continuous dimensions."""
+    """Replace the dimensions of a template by values in every possible way, and yield each result.
+
+    The template must not have continuous dimensions.
+    """
     todo: list[tuple[int, ...]] = [()]
     while todo:
         way = todo.pop()

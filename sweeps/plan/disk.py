@@ -35,8 +35,8 @@ class DiskUse:
     Attributes:
         checkpoints: The largest possible number of checkpoints on the disk: for each trial, the best checkpoint and one or more of the
             latest checkpoints.
-        each: The largest size of a checkpoint in bytes, by the trainer's formula. None if the trainer has no formula, or if the formula
-            depends on data that has not been read.
+        each: The largest size of one checkpoint in bytes, as computed with the formula in the trainer's `TRAINER` literal. None if the
+            trainer has no formula, or if the formula depends on data that has not been read.
         assumed: An assumption of the estimate in a few words, such as "two classes at most"; None if nothing is assumed.
         free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
     """
@@ -88,9 +88,9 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
 
 
 def _known_sizes(data: DataSpec) -> dict[str, float]:
-    """Return the sizes `rows`, `features` and `outputs` of the data, as far as they follow from the space file alone.
+    """Return the numbers of `rows`, `features` and model `outputs`, as far as they follow from the space file alone.
 
-    A size that is unknown is left out. A model for a binary task or a regression has one output.
+    An unknown number is left out. A model for a binary task or a regression has one output.
     """
     known: dict[str, float] = {}
     name = data.train.removeprefix("sklearn:")
@@ -101,9 +101,9 @@ def _known_sizes(data: DataSpec) -> dict[str, float]:
 
 
 def _absences(params: Template) -> Iterator[tuple[str, ...]]:
-    """Yield the sets of conditional parameters to treat as absent: all subsets of the conditional parameters.
+    """Yield the sets of parameters to treat as absent: all subsets of the parameters that have a condition (`when`).
 
-    If there are more than `MAX_CONDITIONAL` conditional parameters, yield only the empty set, each single parameter, and the whole set.
+    If more than `MAX_CONDITIONAL` parameters have a condition, yield only the empty set, each single parameter, and the whole set.
     """
     inside = params if isinstance(params, dict) else {}
     names = [name for name, value in inside.items() if isinstance(value, Dimension) and value.when]
@@ -124,7 +124,7 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def adds_columns(template: Template) -> bool:
-    """Return True if a step of a chain may add columns. Every user-defined step may add columns."""
+    """Return True if a step of a preprocessing chain may add columns. Every user-defined step may add columns."""
     if isinstance(template, Step):
         return template.name in WIDENING_STEPS or ":" in template.name
     return any(map(adds_columns, children(template)))
@@ -168,9 +168,9 @@ def evaluate_formula(formula: str, names: Mapping[str, float | None]) -> int | N
     """Evaluate a trainer's formula for the size of a checkpoint, without running it as code.
 
     Args:
-        formula: Arithmetic with + - * / **, `min`, `max` and `or`. A name is a parameter, or one of `max_t`, `rows`, `features` and
-            `outputs`. A name that is not in `names` is 0, so `max_depth or 6` is 6 if `max_depth` is absent.
-        names: Value of each name; None for an unknown value. The value of a parameter is its largest possible value.
+        formula: Arithmetic with + - * / **, `min`, `max` and `or`. Each variable is a parameter, or one of `max_t`, `rows`, `features` and
+            `outputs`. A variable that is not in `names` is 0, so `max_depth or 6` is 6 if `max_depth` is absent.
+        names: Value of each variable, by name; None for an unknown value. For a parameter, this is the largest possible value.
 
     Returns:
         The size in bytes; None if the formula needs an unknown value or is not valid.

@@ -1,4 +1,4 @@
-"""Find the shapes that can never run on a cluster."""
+"""Find the shapes that can never run on a cluster. A shape is a number of workers and the resources of each worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ MAX_LINES = 3
 
 
 def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]] = ()) -> list[Problem]:
-    """Return a problem for each shape that can never run. If more than `MAX_LINES` shapes can never run, return a single problem.
+    """Return a problem for each shape that can never run.
+
+    If more than `MAX_LINES` shapes can never run, return only one problem, which names the smallest of these shapes.
 
     Args:
         space: The search space.
@@ -33,16 +35,16 @@ def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Se
 
 
 def find_infeasible_shapes_here(space: Space) -> list[Problem]:
-    """Return a problem for each shape that needs more CPUs than this machine has. Call this function before Ray starts.
+    """Return the problems of shapes that need more CPUs than this machine has; see `find_infeasible_shapes`.
 
-    Resources other than CPUs are checked after Ray has started, because Ray detects these resources more reliably.
+    This function needs no running Ray. Resources other than CPUs are checked after Ray has started, because Ray detects them more reliably.
     """
     others = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
     return find_infeasible_shapes(space, others | {"CPU": detect()["CPU"]})
 
 
 def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
-    """Return the resources that a shape needs and the cluster lacks, as text; None if the shape fits on the cluster."""
+    """Describe the resources that the cluster lacks for a shape, such as `4 GPU (there is 1)`; None if the shape fits on the cluster."""
     lacking = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits({name: amount}, cluster)]
     if lacking:
         return ", ".join(lacking)
@@ -55,5 +57,5 @@ def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[s
 
 
 def _both(needed: float, name: str, there: float) -> str:
-    """Format the needed amount and the existing amount of a resource as text."""
+    """Format the needed and the existing amount of a resource, such as `4 GPU (there is 1)`."""
     return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"

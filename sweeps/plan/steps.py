@@ -18,7 +18,7 @@ SIMULATED = 256
 
 @dataclass(frozen=True)
 class StepCount:
-    """Number of steps of all trials together, assuming that no training loop ends before the scheduler ends the trial.
+    """Number of steps of all trials together. The estimate assumes that no training loop returns before the scheduler ends the trial.
 
     Attributes:
         least: Lower bound; see `count_steps`.
@@ -38,7 +38,7 @@ class StepCount:
 
 
 def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, again: int = 0) -> StepCount | None:
-    """Return the number of steps of all trials under a scheduler; None if trials end only with their training loops.
+    """Estimate the number of steps of all trials under a scheduler. Return None if the scheduler has no `max_t`.
 
     The lower bound assumes that each trial is worse than all earlier trials, so that the scheduler stops as many trials as possible (see
     `Scheduler.min_steps`). If all values are NaN, the sweep takes fewer steps than this bound, because a trial with NaN never continues.
@@ -66,8 +66,8 @@ def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, 
 def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 0) -> int:
     """Return the median number of steps over simulated sweeps.
 
-    At most `SIMULATED` trials are simulated. Each further trial adds `Scheduler.late_trial_steps`. If this method returns None, each
-    further trial adds the average over the simulated trials.
+    At most `SIMULATED` trials are simulated. Each further trial is counted with the steps that `Scheduler.late_trial_steps` returns. If
+    that method returns None, each further trial is counted with the average of the simulated trials.
 
     Args:
         scheduler: A scheduler with a `max_t`.
@@ -104,7 +104,6 @@ def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[
     events: list[tuple[int, int, int]] = []  # (time, trial, index in its `ends`), a heap
 
     def start(now: int) -> None:
-        """Start the next trial."""
         nonlocal started
         bracket = scheduler.bracket(seed, started)
         assert scheduler.max_t is not None

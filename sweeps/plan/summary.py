@@ -30,19 +30,19 @@ class Plan:
     Attributes:
         space: The search space.
         resources: Resources of the machine, by name.
-        counts: Number of trials of each cell of `space.cells`, without repeats. All other numbers include repeats.
+        counts: Number of trials of each cell of `space.cells`, without repeats. `shapes`, `steps` and `disk` include the repeats.
         repeats: (smallest, largest) possible number of repeats of all trials together.
         even: True if `counts` is exact. If a grid is inside an option of a choice, `counts` is approximate.
-        shapes: Number of trials of every shape.
-        fit_at_once: Number of gangs of each shape that fit on the machine at once.
+        shapes: Number of trials of every shape. A shape is a number of workers and the resources of each worker.
+        fit_at_once: For each shape in `shapes`, the number of trials of this shape that fit on the machine at once.
         at_once: Number of trials that `sweeps run` would start at once.
         room: Number of trials that fit on the machine at once. If `at_once` is larger, the other trials wait for resources.
         workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at once. In
-            this case, some workers are closed and started again.
-        variants: Number of data variants; None if `data.rows` is continuous.
-        fits: Number of preprocessing chains to fit. A chain is counted once for each data variant.
-        steps: Number of steps that all trials take under the scheduler; None if trials end only with their training loops.
-        disk: Disk space of the checkpoints.
+            this case, the sweep closes some workers and starts new ones in their place.
+        variants: Number of different `data` sections that trials may have; None if `data.rows` is continuous.
+        fits: Number of preprocessing chains to fit. A chain that is used with several `data` sections is counted once for each of them.
+        steps: Number of steps that all trials take under the scheduler; None if the scheduler has no `max_t`.
+        disk: Disk space that the checkpoints need.
     """
 
     space: Space
@@ -104,8 +104,8 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
     """Return the domain of a dimension as JSON data.
 
     Returns:
-        For a dimension with options, the list of their keys. For a normal distribution, its mean and standard deviation. For other
-        dimensions, the lowest and the highest value. A step other than 1 is added as `q`.
+        For a grid or a choice, the list of the options' keys. For a normal distribution, `mean` and `sd`. For other dimensions, the
+        `lowest` and the `highest` value. A step other than 1 is added as `q`.
     """
     if dim.options:
         return [option.key for option in dim.options]

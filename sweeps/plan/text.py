@@ -65,7 +65,7 @@ def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
 
 
 def _table(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf) -> list[Any]:
-    """Format rows as aligned columns, two spaces apart. If the lines are too wide, the widest column is shortened repeatedly.
+    """Format rows as aligned columns, two spaces apart. While the lines are too wide, the widest column is made narrower.
 
     Args:
         rows: The cells of each row.
@@ -162,7 +162,7 @@ def _cells(plan: Plan, width: int) -> list[Any]:
 
 
 def _shapes(plan: Plan, width: int) -> list[Any]:
-    """List the shapes. For each shape, give the number of trials and the number of gangs that fit on the machine at once."""
+    """List the shapes. For each shape, give the number of its trials, and how many of them fit on the machine at once."""
     digits = len(str(max(plan.fit_at_once)))
     rows = []
     for e, fitting in zip(plan.shapes, plan.fit_at_once, strict=True):
@@ -173,7 +173,7 @@ def _shapes(plan: Plan, width: int) -> list[Any]:
 
 
 def _at_once(plan: Plan) -> str:
-    """Describe the number of concurrent trials."""
+    """Describe how many trials run at once, and what limits this number."""
     limit, number = plan.space.limits.max_concurrent_trials, f"{plan.at_once} trial{'s' * (plan.at_once > 1)}"
     if plan.at_once == plan.trials:
         return "all trials"
@@ -184,14 +184,14 @@ def _at_once(plan: Plan) -> str:
 
 
 def _workers(plan: Plan) -> str:
-    """Describe the number of workers that start."""
+    """Describe how many worker processes the sweep starts."""
     if plan.workers is None:
         return "unknown: workers of different resources do not fit at once, so some are closed and started again"
     return f"at most {plan.workers} processes; they stay alive for later trials"
 
 
 def _data(plan: Plan) -> list[str]:
-    """Describe the number of data variants. Return [] if there is only one variant."""
+    """Describe how many different `data` sections the trials have. Return [] if all trials have the same one."""
     if plan.variants is None:
         return ["one variant for each trial, because data.rows is continuous"]
     sources = len({spec.source for spec in plan.space.variants})

@@ -11,17 +11,18 @@ from sweeps.plan.cells import ShapeCount
 def count_workers(shapes: Sequence[ShapeCount], cluster: Mapping[str, float], limit: int, room: Mapping[str, float]) -> int | None:
     """Return the largest number of workers that a sweep starts, assuming that no worker dies.
 
-    A worker can be reused by all trials that need the same resources for each worker, whatever their numbers of workers are.
+    Two trials can use the same workers if both need the same resources for each worker, even if they need different numbers of workers.
 
     Args:
         shapes: Number of trials of each shape.
         cluster: Total resources of the cluster, by name.
         limit: Largest number of concurrent trials.
-        room: Resources that all workers together may hold, including idle workers, by name.
+        room: Resources that all workers together may hold, by name. This may be more than `cluster`, because idle workers may hold CPUs
+            in addition to those of the cluster.
 
     Returns:
         The number of workers. None if workers with different resources do not all fit at once. In this case, the pool closes some workers
-        and starts them again later.
+        and later starts new ones in their place.
     """
     wanted: dict[tuple[tuple[str, float], ...], int] = {}
     for count in shapes:

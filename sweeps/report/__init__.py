@@ -1,4 +1,4 @@
-"""The report of a sweep: its content, its figures, and the process that plots them."""
+"""The report of a sweep: its text, its figures, and the process that draws the figures."""
 
 from sweeps.report.content import write
 from sweeps.report.figures import Drawing

@@ -62,7 +62,7 @@ def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> R
 
 
 def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> Report | None:
-    """Write `report.md` and `report.html` into a sweep's folder. A failure is logged and does not affect the sweep.
+    """Write `report.md` and `report.html` into a sweep's folder. If this fails, the error is logged, and the sweep goes on.
 
     Args:
         folder: The sweep's folder.
@@ -91,7 +91,7 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
 
 
 def format_results(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> str:
-    """Return the part of the report about the trials; see `report`."""
+    """Return the first part of the report as Markdown: everything about the trials. `report` describes the arguments."""
     names = short_names([d.name for d in space.dimensions])
     ranked = best_first(record.ran, record.goal == "minimize")
     parts = [
@@ -107,15 +107,15 @@ def format_results(record: Record, space: Space, result: SweepResult, drawn: Dra
 
 
 def format_appendix(space: Space, result: SweepResult) -> str:
-    """Return the end of the report: how to use the bundle, and the space file.
+    """Return the last part of the report as Markdown: how to use the bundle, and the space file.
 
-    The report in MLflow ends before the heading `Space file`.
+    MLflow gets the report without the space file: the MLflow tracker cuts the text before the heading `Space file`.
     """
     return f"{_use(result)}\n\n{_space(space)}"
 
 
 def _head(record: Record, space: Space, result: SweepResult) -> str:
-    """Return the title and the main result in a few lines, because some readers read only these lines."""
+    """Return the title and the main result in a few lines, for readers who read no further."""
     best = result.best
     if result.front:
         return f"# {cell(result.sweep)}\n\n{_front(result.front)}"
@@ -132,7 +132,7 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
-    """Return a table of the trials on the Pareto front with their values, and a sentence above the table."""
+    """Return a sentence about the Pareto front, and below it a table of the front's trials and their values."""
     names = list(front[0]["values"])
     rows = [[best["trial"], *(number(best["values"][name]) for name in names)] for best in front]
     head = f"**{len(front)} trial{'s' * (len(front) != 1)} on the Pareto front** of {', '.join(map(cell, names))}"
@@ -159,7 +159,7 @@ def _best(record: Record, result: SweepResult) -> str:
 
 
 def _spent(result: SweepResult) -> str:
-    """Return a sentence with the number of trials in each state and the duration of the sweep."""
+    """Return a sentence with the duration of the sweep, the number of trials in each state, and the number of fitted preprocessors."""
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
     trials, ended = sum(result.trials.values()), f" Ended early: {result.reason}." if result.reason else ""
     fits = f"{result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
@@ -199,7 +199,7 @@ def _mattered(drawn: Drawn) -> str:
 
 
 def _failures(trials: Iterable[TrialRecord]) -> str:
-    """Return a section with the errors of the first failed trials; "" if no trial failed."""
+    """Return a section with the errors of the first three failed trials; "" if no trial failed."""
     failed = [t for t in trials if t.result.state is State.FAIL]
     lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]
     more = f"\n- and {len(failed) - 3} more" if len(failed) > 3 else ""
@@ -207,7 +207,7 @@ def _failures(trials: Iterable[TrialRecord]) -> str:
 
 
 def _use(result: SweepResult) -> str:
-    """Return a section that shows how to use the bundle. If there is no bundle, the section gives the paths of checkpoint and folder."""
+    """Return a section that shows how to use the bundle. Without a bundle, the section gives the path of the best trial's checkpoint."""
     if result.bundle is None:
         where = f"The checkpoint is in `{result.checkpoint}`." if result.checkpoint else ""
         return f"## Files\n\n{where}\n\nThe sweep's folder: `{result.dir}`" if where else f"The sweep's folder: `{result.dir}`"
@@ -217,14 +217,14 @@ def _use(result: SweepResult) -> str:
 
 
 def _space(space: Space) -> str:
-    """Return a section with the text of the space file and the overrides of the command line."""
+    """Return a section with the text of the space file, and with the changes by the option `--set`."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", space.text)), default=0))
     changed = "".join(f"\n\nChanged: `{override}`" for override in space.overrides)
     return f"## Space file\n\n{fence}yaml\n{space.text.strip()}\n{fence}{changed}"
 
 
 def last_line(error: str | None) -> str:
-    """Return the last line of a traceback, which names the error."""
+    """Return the last line of a traceback, which names the error. Return "no error was recorded" if there is no traceback."""
     lines = (error or "").strip().splitlines()
     return lines[-1][:300] if lines else "no error was recorded"
 
@@ -243,7 +243,7 @@ def cell(value: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration.
+    """Format a number of seconds for people.
 
     >>> duration(42.3), duration(3725)
     ('42 s', '1 h 2 min')
@@ -272,9 +272,9 @@ def to_html(results: str, drawn: Drawn, appendix: str) -> str:
     """Return the report as one HTML file.
 
     Args:
-        results: The part of the report about the trials, in Markdown.
+        results: The part of the report above the figures, in Markdown; see `format_results`.
         drawn: The figures.
-        appendix: The end of the report, in Markdown.
+        appendix: The part of the report below the figures, in Markdown; see `format_appendix`.
     """
     from markdown_it import MarkdownIt  # no extra dependency, because Rich needs it too
 

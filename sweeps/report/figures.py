@@ -1,4 +1,4 @@
-"""The figures of a report: which trials and values the figures show, and the process that draws them (see `plots`)."""
+"""The figures of a report: choose the trials and the values to show, and start the process that draws the figures (see `plots`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Drawn:
         figures: The figures, in the order of the report.
         importances: (name, importance) of each dimension, the largest importance first. The importances add up to 1. Empty if the
             importances are unknown.
-        basis: Description of the values from which the importances were computed.
+        basis: Description of the values from which the importances were computed, such as "the values at step 9, which 40 trials reached".
     """
 
     figures: tuple[Figure, ...] = ()
@@ -60,7 +60,7 @@ class Drawing:
     """Process that draws a sweep's figures in the background.
 
     A separate process is used for three reasons. Optuna draws with `pyplot`, which changes global variables of the process. Drawing takes
-    some seconds, and the sweep can export the winner at the same time. And if the drawing hangs, the process can be ended.
+    some seconds, and the sweep can export the best trial meanwhile. If the drawing hangs, the process can be killed.
 
     Args:
         folder: The sweep's folder.
@@ -80,7 +80,8 @@ class Drawing:
     def result(self, timeout: float = SECONDS) -> Drawn:
         """Wait for the process, and return the figures. Call this method only once.
 
-        If the process fails or takes longer than `timeout` seconds, a single figure is returned, whose caption is the reason.
+        If the process fails, or does not end within `timeout` seconds, the result is one figure without an image. Its caption gives the
+        reason.
         """
         with self._process as process:
             try:
@@ -130,7 +131,10 @@ def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, 
 
 
 def thin(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
-    """Return at most `most` finite points of a curve. The first and the last finite point are always kept."""
+    """Return at most `most` points of a curve, spread evenly. Points whose value is not finite are left out first.
+
+    The first and the last of the remaining points are always kept.
+    """
     kept = [(step, value) for step, value in points if math.isfinite(value)]
     if len(kept) <= most:
         return kept

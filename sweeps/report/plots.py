@@ -36,7 +36,8 @@ def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distr
 
     Args:
         dimension: The dimension.
-        values: The dimension's values in the labels of the trials. For a normal distribution, these are not the sampled quantiles.
+        values: The values of the dimension in the trials, as in `TrialRecord.labels`. For a normal distribution, these are values from the
+            distribution itself, not the quantiles (0 to 1) that Optuna samples.
     """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -150,7 +151,10 @@ def _importances(study: optuna.Study) -> tuple[tuple[str, float], ...]:
 
 
 def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[..., Any], *args: Any, **how: Any) -> Figure:
-    """Draw one figure. If drawing fails, return a figure without an image whose caption is the reason."""
+    """Draw one figure with `plot(*args, **how)`. If this fails, return a figure without an image; its caption gives the reason.
+
+    If `pixels` is True, the image is a bitmap.
+    """
     from matplotlib import pyplot as plt
     from matplotlib import rc_context
 
@@ -167,7 +171,7 @@ def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[...
 
 
 def _remove_titles(figure: Any, metric: str) -> None:
-    """Remove Optuna's titles and long legends, because the report has its own titles."""
+    """Remove Optuna's titles, because the report has its own, and also long legends. Name the axis of the objective after the metric."""
     figure.suptitle("")
     for axes in figure.axes:
         axes.set_title("")
@@ -219,7 +223,7 @@ def _parallel(study: optuna.Study, params: list[str], target_name: str) -> Any:
 
 
 def _image(figure: Any, pixels: bool) -> str:
-    """Return a figure as a self-contained HTML element."""
+    """Return a figure as an HTML element without links to files: `<svg>`, or `<img>` if `pixels` is True or the SVG would be too long."""
     if not pixels:
         text = io.StringIO()
         figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
