@@ -115,7 +115,7 @@ def export_trial(
         if disk_error(e) is not None:
             raise
         name = format_trial_id(number)
-        log.error("export of trial %s", name, exc_info=e)
+        log.error("the export of trial %s failed", name, exc_info=e)
         error = e if isinstance(e, BundleError) else BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
         return replace(exported, error=error)
 

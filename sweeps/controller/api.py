@@ -207,7 +207,7 @@ def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
         InputError: MLflow has no store for the URI, or a URI is given although the space file does not list MLflow.
     """
     if given and not has_mlflow:
-        text = "sets where MLflow records, but `trackers` in the space file does not list `mlflow`; add `mlflow` to `trackers`"
+        text = "sets the tracking URI of MLflow, but `trackers` in the space file does not list `mlflow`; add `mlflow` to `trackers`"
         raise InputError(Problem("--tracking-uri", text))
     uri, place = (given, "--tracking-uri") if given else (os.environ.get("MLFLOW_TRACKING_URI"), "MLFLOW_TRACKING_URI")
     if not uri or not has_mlflow:

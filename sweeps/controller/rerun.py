@@ -72,10 +72,12 @@ class Comparison:
 
     def __str__(self) -> str:
         if self.equal:
-            steps = f"{len(self.before)} step{'s' * (len(self.before) != 1)}" + ", all bits equal" * bool(self.before)
+            count = len(self.before)
+            steps = f"{count} step{'s' * (count != 1)}" + ", equal to the original run bit for bit" * (count > 0)
             return f"trial {self.trial}: " + (f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps)
         if self.difference is None:
-            return f"trial {self.trial}: {'no longer fails' if self.failed else f'fails now: {self.error}'}"
+            fixed = "failed in the original run, but does not fail now"
+            return f"trial {self.trial}: {fixed if self.failed else f'did not fail in the original run, but fails now: {self.error}'}"
         step, metric = self.difference
         then, now = (dict(reports).get(step, {}).get(metric, "missing") for reports in (self.before, self.now))
         error = f"\n{self.error}" if self.error else ""

@@ -57,7 +57,9 @@ class FolderLock:
                 self._file.seek(0)
                 pid = self._file.read().strip() or "unknown"
                 self._file.close()
-                raise SweepLocked(f"{folder}: process {pid} is running this sweep; wait until it ends, or stop it") from None
+                raise SweepLocked(
+                    f"{folder}: process {pid} is running this sweep; wait until the process ends, or stop the process"
+                ) from None
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()

@@ -160,7 +160,7 @@ def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping
     """
     expected = sum(shown["trials"].get(word, 0) for word in ENDED)
     if len(ended) < expected:
-        return f"the study has {len(ended)} ended trial{'s' * (len(ended) != 1)}, but {RESULT} says that {expected} ended"
+        return f"the study has {len(ended)} ended trial{'s' * (len(ended) != 1)}, but {RESULT} says that {expected} trials ended"
     absent = [best["trial"] for best in best_trials(shown) if best["trial"] not in ended and best["trial"] not in given]
     return f"trial {absent[0]} has not ended in the study, but {RESULT} lists this trial as one of the best" if absent else None
 

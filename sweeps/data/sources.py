@@ -106,7 +106,7 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
         except Exception as e:
             raise_problem(place, f"`{ref}` failed: {type(e).__name__}: {e}", e)
     kind = f"{type(result).__module__}.{type(result).__qualname__}".removeprefix("builtins.")
-    raise_problem(place, f"`{ref}` returned {kind}; it must return a pandas DataFrame, an Arrow table or a Ray Dataset")
+    raise_problem(place, f"`{ref}` returned {kind}, but must return a pandas DataFrame, an Arrow table or a Ray Dataset")
 
 
 def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:

@@ -35,7 +35,7 @@ def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any
         return None
     where = "; ".join(f"{', '.join(columns[:5])}{' and more' if len(columns) > 5 else ''} in {name}" for name, columns in missing.items())
     if any(step.name == "OrdinalEncoder" for step in steps) and "train" not in missing:
-        way = f"`OrdinalEncoder` leaves a category missing that the train split does not have; write {UNSEEN}"
+        way = f"`OrdinalEncoder` turns a category that the train split does not have into a missing value; write {UNSEEN}"
     else:
-        way = f"add `SimpleImputer` to `space.preprocessor`, or for categories {UNSEEN}"
-    return f"space.preprocessor: it leaves missing values in {where}; {way}"
+        way = f"add `SimpleImputer` to `space.preprocessor`; for categories, write {UNSEEN}"
+    return f"space.preprocessor: the preprocessor leaves missing values in {where}; {way}"

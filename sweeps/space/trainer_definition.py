@@ -148,7 +148,7 @@ def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
     except ValidationError as e:
         for key in (str(error["loc"][0]) for error in e.errors()):
             rule = rule_of(fragments(TrainerDefinition)[key])
-            problems.append((key, f"{value[key]!r} is not allowed; it must be {rule}"))
+            problems.append((key, f"{value[key]!r} is not allowed; the value must be {rule}"))
     parameters = value.get("parameters")
     if isinstance(parameters, dict):
         for name, fragment in parameters.items():

@@ -105,5 +105,5 @@ def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 
         return f"limits.max_failures_in_a_row: {f'{failures} consecutive trials failed' if failures > 1 else 'a trial failed'}"
     hours = (budget.gpu_seconds + running_gpu_seconds) / 3600
     if limits.max_gpu_hours is not None and hours >= limits.max_gpu_hours:
-        return f"limits.max_gpu_hours: {hours:.3g} GPU hours are spent"
+        return f"limits.max_gpu_hours: {hours:.3g} GPU hours were used"
     return None

@@ -96,7 +96,7 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         return None
     if not is_text(bare) or not is_text(origin.get("study")):
         raise InputError(
-            Problem(str(SweepFolder(folder).origin), "`storage` and `study` must be texts; they name the database of the study")
+            Problem(str(SweepFolder(folder).origin), "`storage` and `study`, which name the database of the study, must be texts")
         )
     return _whole.get(without_password(bare), bare), origin["study"]  # an older version kept secret query parameters too
 

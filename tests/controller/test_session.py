@@ -200,6 +200,6 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     again = Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
     monkeypatch.setattr("ray.wait", lambda references, timeout: (references, []))
     monkeypatch.setattr("ray.get", lambda reference: {"attach": 1, "advance": again}[reference])
-    assert str(rerun(folder, "0")) == "trial 0000: 1 step, all bits equal"
+    assert str(rerun(folder, "0")) == "trial 0000: 1 step, equal to the original run bit for bit"
     assert events == [*START, "pool.configure", "pool.start", "pool.attach", "pool.advance", *END]
     assert not list(folder.glob(".rerun-*"))

@@ -119,7 +119,7 @@ def test_invalid_labels_and_splits_are_refused(module, tmp_path, values, kwargs,
     ("code", "text"),
     [
         ("def load():\n    raise KeyError('gone')", "`rows_module:load` failed: KeyError: 'gone'"),
-        ("def load():\n    return [1, 2]", "returned list; it must return a pandas DataFrame"),
+        ("def load():\n    return [1, 2]", "returned list, but must return a pandas DataFrame"),
         ("load = 3", "has the type int, but must be a function"),
         ("def laod(): pass", "`rows_module` has no `load`; the module defines: laod"),
         ("def load():\n    return pd.DataFrame({'a': []})", "has no rows"),

@@ -71,12 +71,12 @@ def test_a_literal_with_a_type_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('"torch"', '"gloo"', "my.py:3:5: TRAINER.backend: 'gloo' is not allowed; it must be torch, xgboost, lightgbm or none"),
+        ('"torch"', '"gloo"', "my.py:3:5: TRAINER.backend: 'gloo' is not allowed; the value must be torch, xgboost, lightgbm or none"),
         ('"backend"', '"backnd"', "my.py:3:5: TRAINER.backnd: unknown key; did you mean `backend`?"),
         (
             '"needs_label": True',
             '"needs_label": "often"',
-            "my.py:7:5: TRAINER.needs_label: 'often' is not allowed; it must be true or false",
+            "my.py:7:5: TRAINER.needs_label: 'often' is not allowed; the value must be true or false",
         ),
         ('"minimum": 1', '"minimum": "1"', "my.py:6:5: TRAINER.parameters: `depth`: `minimum` must be a number"),
         (

@@ -69,7 +69,7 @@ def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(results, ta
 def test_gpu_hours_are_those_of_all_trials_those_that_run_included():
     ran = course([made(C, 1.0, gpu=1800), made(F, gpu=900), made(P, gpu=600)])
     assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=299) is None
-    assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=300) == "limits.max_gpu_hours: 1 GPU hours are spent"
+    assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=300) == "limits.max_gpu_hours: 1 GPU hours were used"
 
 
 def test_without_limits_nothing_ends():

@@ -156,7 +156,7 @@ class MlflowTracker:
                 reason = e
             if not self.waiting:
                 log.warning(
-                    "MLflow at %s does not answer; sweeps keeps trying: %s", without_password(self.destination.uri), masked(str(reason))
+                    "MLflow at %s does not answer (%s); sweeps keeps trying", without_password(self.destination.uri), masked(str(reason))
                 )
             self.waiting = True
             self._changed()
