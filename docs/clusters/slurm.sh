@@ -1,5 +1,5 @@
 #!/bin/bash
-# A sweep on Slurm. The arguments are those of `sweeps`; the folder must be on storage that all nodes share:
+# A sweep on Slurm. The script passes its arguments to `sweeps`. The folder `--dir` must be on storage that all nodes share:
 #   sbatch slurm.sh run space.yaml --dir /shared/sweeps
 #   sbatch slurm.sh resume /shared/sweeps/NAME
 #SBATCH --job-name=sweep
@@ -8,13 +8,13 @@
 #SBATCH --cpus-per-task=8
 ##SBATCH --gpus-per-task=1
 #SBATCH --time=04:00:00
-# Five minutes before the time ends, the sweep is asked to stop. It keeps its finished trials, and `resume` continues it.
+# Five minutes before the time limit, Slurm sends SIGTERM, and the sweep stops. `sweeps resume` continues the sweep.
 #SBATCH --signal=B:TERM@300
 set -euo pipefail
 
 # source /shared/venv/bin/activate
 
-export RAY_AUTH_MODE=token # Nodes are shared, so the cluster asks for the token in ~/.ray/auth_token.
+export RAY_AUTH_MODE=token # Other users share the nodes, so the cluster requires the token in ~/.ray/auth_token.
 [ -e "$HOME/.ray/auth_token" ] || ray get-auth-token --generate > /dev/null
 
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
