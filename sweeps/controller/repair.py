@@ -54,8 +54,8 @@ class Repaired:
         shown: dict[str, object] = {"dir": str(self.folder), "repaired": bool(self.why), "why": self.why, "kept": list(map(str, self.kept))}
         if self.salvaged is not None:
             shown["lines"] = {"kept": self.lines - len(self.salvaged.dropped), "before": self.lines}
-            shown |= {"rebuilt": self.salvaged.restored, "go_on": self.salvaged.unfinished}
-            shown |= {name: getattr(self.salvaged, name) for name in ("ended", "lost", "shortened", "dropped")}
+            names = ("restored", "unfinished", "ended", "lost", "shortened", "dropped")
+            shown |= {name: getattr(self.salvaged, name) for name in names}
         content: dict[str, JsonValue] = to_json_value(shown)
         return content
 

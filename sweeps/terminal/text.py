@@ -185,9 +185,9 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
     from sweeps.plan.text import format_bytes
 
     if not freed["checkpoints"]:
-        return f"no checkpoint to delete; {format_bytes(freed['left'])} in use"
+        return f"there is no checkpoint to delete; checkpoints use {format_bytes(freed['left'])}"
     what = f"{count_noun(freed['checkpoints'], 'checkpoint')} of {count_noun(freed['trials'], 'trial')}"
-    return f"{done} {format_bytes(freed['bytes'])}: {what}; {format_bytes(freed['left'])} left"
+    return f"{done} {format_bytes(freed['bytes'])}: {what}; the other checkpoints use {format_bytes(freed['left'])}"
 
 
 def format_repair(done: Repaired) -> str:
