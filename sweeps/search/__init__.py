@@ -1,6 +1,6 @@
 """Choose the next trial and its parameters, and decide what happens to a trial at a rung.
 
-search_loop           combines the queue, the sampler and the scheduler of one sweep; has the methods `ask` and `tell`
+search_loop           combines the queue, the sampler and the scheduler of one sweep; `ask` returns the next trial, `tell` records its end
 trial_queue           orders repeats, initial points and grid cells; `cells` chooses the next grid cell
 optuna_asker          creates the Optuna trials
 samplers/             one file for each algorithm; `base` defines the interface of a sampler
@@ -8,5 +8,5 @@ schedulers/           one file for each scheduler; `base` defines the interface 
 exploit               lets a trial continue from another trial's checkpoint, as in Population Based Training
 plugins               builds the sampler and the scheduler of a space, including user-defined ones
 journal_rebuild       rebuilds a damaged study; `journal_lines` sorts the readable lines, `trial_repair` inserts the missing records of each
-                      trial, and `configuration_search` finds the keys of a trial from its parameter values
+                      trial, and `configuration_search` finds out what the sampler chose for a trial whose records are lost
 """

@@ -15,7 +15,7 @@ Cell = Mapping[str, Any]
 
 
 def key_of(cell: Cell) -> str:
-    """Return a cell as JSON text. The text can be the key of a mapping; a cell is a mapping and cannot be a key."""
+    """Return a cell as JSON text. A cell is a mapping and thus cannot be the key of a dict, but this text can."""
     return json.dumps(cell, sort_keys=True, default=str)
 
 
@@ -23,11 +23,11 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
     """Return the index of the cell that a trial belongs to.
 
     Args:
-        values: Keys of the trial, by dimension.
-        cells: All cells.
+        values: The trial's option of each grid dimension, as the option's key, by the name of the dimension. Other entries are ignored.
+        cells: All cells of the space.
 
     Returns:
-        The index of the matching cell, or None if no cell matches. With nested grids, several cells can match. Then the index of the cell
+        The index of the cell in `cells`, or None if no cell matches. With nested grids, several cells can match. Then the index of the cell
         with the most dimensions is returned.
     """
     matching = [i for i, cell in enumerate(cells) if all(k in values and values[k] == v for k, v in cell.items())]
@@ -38,11 +38,11 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
     """Return the index of the cell for the next trial: the cell with the fewest trials.
 
     If several cells have the fewest trials, the order of the current round decides. One round visits every cell once. Within a round, cells
-    with equal scaling are adjacent, and every second round runs backwards. Gangs therefore change their shape about once in a round, not at
-    every trial.
+    with equal values of the `scaling` section are adjacent, and every second round runs backwards. Most consecutive trials therefore have
+    the same scaling, and can run on the same workers.
 
     Args:
-        cells: All cells, at least one.
+        cells: All cells of the space, at least one.
         counts: Number of trials that started in each cell.
         fixed: Values of the trial that are already known, by dimension; None if no value is known. Only cells that contain all these values
             are considered. If no cell contains them all, all cells that do not contradict these values are considered. If every cell
@@ -60,19 +60,21 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
 
 
 def scaling_key(cell: Cell) -> str:
-    """Return the scaling values of a cell as text. These values decide the shape of the gangs that run the cell's trials."""
+    """Return the cell's values of the `scaling` section as JSON text. Trials in cells with equal texts can run on the same workers."""
     return json.dumps({k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")}, sort_keys=True, default=str)
 
 
 def first_shapes(space: Space, count: int) -> list[Shape]:
-    """Return the shapes of the first trials. Stop at the first trial whose shape does not follow from the grid alone.
+    """Return the shapes of the first trials if they follow from the grid alone.
+
+    A shape is a number of workers and the resources of each worker.
 
     Args:
         space: The search space.
         count: Number of trials.
 
     Returns:
-        One shape for each trial. The list ends before the first trial for which the sampler chooses a part of the scaling.
+        One shape for each trial, in the order in which the trials start. [] if the sampler chooses a part of the `scaling` section.
     """
     counts, shapes = [0] * len(space.cells), []
     grids = {d.name for d in space.dimensions if d.is_grid}
@@ -85,7 +87,7 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
             break  # the sampler chooses a part of the scaling
 
         def choose(dimension: Dimension, cell: Cell = cell) -> Any:
-            """Return the cell's key for a grid dimension. For other dimensions, return any valid key: they do not affect the shape."""
+            """Return the cell's key for a grid dimension. For another dimension, which does not affect the shape, return any valid key."""
             if dimension.name in cell:
                 return cell[dimension.name]
             return dimension.options[0].key if dimension.options else 0.5 if dimension.lower is None else dimension.lower

@@ -1,4 +1,7 @@
-"""Find the keys of a trial from its parameter values, for the repair of a study. Pure functions, no I/O."""
+"""Find the keys of a trial from its parameter values, for the repair of a study. Pure functions, no I/O.
+
+A key is what a sampler chooses for a dimension: the key of an option, a number, or a quantile of a normal distribution.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ MAX_ATTEMPTS = 5_000
 
 
 class _OpenOption(Exception):
-    """Raised when the option of a dimension has not been chosen yet, so its key cannot be computed."""
+    """Raised when a trial needs a dimension with options for which no option has been chosen yet."""
 
     def __init__(self, dimension: Dimension):
         super().__init__(dimension.name)
@@ -38,13 +41,13 @@ def try_build(space: Space, number: int, choose: Callable[[Dimension], Any]) -> 
 def find_configuration(space: Space, number: int, described: Mapping[str, Any]) -> dict[str, Any] | None:
     """Find the keys of a trial from its description in the sweep's result.
 
-    Numeric values are looked up in the description. Options are found by trying all combinations, up to `MAX_ATTEMPTS`. A configuration is
-    accepted only if its parameters, preprocessor, scaling and data equal those in the description.
+    Numbers are looked up in the description. Options are found by trying all combinations, at most `MAX_ATTEMPTS`. A combination is
+    accepted only if it gives the same parameters, preprocessor, scaling and data as in the description.
 
     Args:
         space: The search space.
         number: Number of the trial.
-        described: Description of the trial in the result.
+        described: Description of the trial in the sweep's result, such as the value of `best`.
 
     Returns:
         The key of each active dimension. None if no configuration matches the description.
@@ -74,7 +77,7 @@ def find_configuration(space: Space, number: int, described: Mapping[str, Any]) 
 
 
 def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
-    """Return True if a trial has the configuration that a result describes."""
+    """Return True if a trial has the parameters, preprocessor, scaling and data in a description."""
     scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
     actual = [trial.chain, scaling, trial.params, trial.data]
     expected = [described["preprocessor"], {name: described["scaling"].get(name) for name in scaling}, described["params"]]
@@ -82,7 +85,7 @@ def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
 
 
 def _look_up(described: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a numeric dimension in the description of a trial. Any exception means that the description lacks the value."""
+    """Return the number that the description of a trial contains for a dimension. If there is no such number, raise any exception."""
     section, _, rest = name.partition(".")
     if section == "preprocessor":  # a text such as "Name (option=0.5)"
         inside = described["preprocessor"].partition(" (")[2].removesuffix(")")
@@ -95,7 +98,7 @@ def _look_up(described: Mapping[str, Any], name: str) -> Any:
 
 
 def key_of(dimension: Dimension, value: Any) -> Any:
-    """Return the key that `Dimension.value` converts to a given value.
+    """Return the key of a value of a dimension. This function is the inverse of `Dimension.value`.
 
     Raises:
         ValueError: The value is outside the dimension's domain, so the sampler cannot have chosen it.

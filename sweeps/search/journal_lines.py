@@ -1,4 +1,7 @@
-"""Sort the readable lines of a damaged journal by trial, and build the records that a repair inserts. Pure functions, no I/O."""
+"""Sort the readable lines of a damaged journal by trial, and build the records that a repair inserts. Pure functions, no I/O.
+
+A journal is the file in which Optuna records every change of a study, as one line of JSON each.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Line:
     """A line of the journal.
 
     Attributes:
-        record: The record.
+        record: The JSON object in the line: one of Optuna's journal operations.
         index: Index of the line in the damaged journal; -1 for an inserted line.
         raw: Bytes of the line in the damaged journal; None for an inserted line.
     """
@@ -43,7 +46,7 @@ class Line:
 
     @property
     def op(self) -> int:
-        """Number of the operation."""
+        """Kind of the record: the number of one of Optuna's `JournalOperation`s."""
         op: int = self.record["op_code"]
         return op
 
@@ -54,7 +57,7 @@ class Line:
 
     @property
     def value(self) -> Any:
-        """Value of the attribute that the record sets."""
+        """Value of the user attribute that the record sets. Use this property only for records of user attributes."""
         return next(iter(self.record["user_attr"].values()))
 
 
@@ -65,8 +68,8 @@ class TrialLines:
     Attributes:
         create: Line that creates the trial; None if it is lost.
         params: Lines that set parameters, by parameter name.
-        start: Line that sets the `begun` attribute; None if it is lost.
-        progress: Lines with progress records, by the number of the progress record.
+        start: Line that sets the user attribute `begun`, which a driver sets when it starts the trial; None if this line is lost.
+        progress: Lines with progress records (reports and checkpoints), by the number of the progress record.
         end: Line that records the end of the trial; None if the trial has not ended or the line is lost.
         others: All other lines, such as the change of an enqueued trial to RUNNING.
         lost_reports: True if the trial has ended and some of its reports are lost.
@@ -82,7 +85,7 @@ class TrialLines:
 
     @property
     def lines(self) -> list[Line]:
-        """All lines except `create`, in an order that the rules of the journal allow. Lines keep their order where possible."""
+        """All lines except `create`, in an order that `journal_rules` allows. Lines keep their order where possible."""
         starts = [line for line in self.others if line.op == Op.SET_TRIAL_STATE_VALUES]
         others = [(line.index, line) for line in self.others if line.op != Op.SET_TRIAL_STATE_VALUES]
         progress = placed([self.progress[n] for n in sorted(self.progress)])
@@ -171,14 +174,14 @@ class JournalLines:
             trial.others.append(line)
 
     def _is_end(self, record: dict[str, Any]) -> bool:
-        """Return True if a record ends a trial, and a COMPLETE record has a number for every objective."""
+        """Return True if a record ends a trial. A COMPLETE record must also have a value other than NaN for every objective."""
         if not is_valid(_STATE, record) or not record["state"]:
             return False
         values = record["values"]
         return record["state"] != COMPLETE or (len(values) == self._value_count and all(v == v for v in values))
 
     def _is_param(self, record: dict[str, Any]) -> bool:
-        """Return True if a record sets a parameter of the space to a value within its distribution."""
+        """Return True if a record sets a parameter of the space to a value that the parameter's distribution contains."""
         try:
             distribution = json_to_distribution(record["distribution"])
             check_distribution_compatibility(self._distributions[record["param_name"]], distribution)
@@ -189,9 +192,9 @@ class JournalLines:
     def _number(self, creates: Sequence[Line]) -> None:
         """Find the number of the trial that each CREATE_TRIAL record creates.
 
-        A CREATE_TRIAL record has no trial number. The lines between this record and the next CREATE_TRIAL record show the number: the first
-        of these lines that is about a new trial has the number. A CREATE_TRIAL record without such lines gets an unused number between the
-        numbers of the CREATE_TRIAL records before and after this record.
+        A CREATE_TRIAL record has no trial number. The number is taken from the first line about a new trial that stands between this record
+        and the next CREATE_TRIAL record. A CREATE_TRIAL record without such a line gets an unused number between the numbers of the
+        CREATE_TRIAL records before and after this record.
         """
         events = [(line.index, None, line) for line in creates]
         first_lines = ((n, min(self.trials[n].lines, key=lambda line: line.index)) for n in self.started)
@@ -209,7 +212,7 @@ class JournalLines:
 
 
 def given_number(record: dict[str, Any]) -> int | None:
-    """Return the trial number in the CREATE_TRIAL record of an initial point with a known result; None for any other record."""
+    """Return the trial number in a CREATE_TRIAL record, or None. Only the record of an initial point with a known result has the number."""
     attributes = record.get("user_attrs")
     start = attributes.get("begun") if isinstance(attributes, dict) else None
     trial_id = start.get("id") if isinstance(start, dict) else None
@@ -217,20 +220,20 @@ def given_number(record: dict[str, Any]) -> int | None:
 
 
 def external_key(record: dict[str, Any]) -> Any:
-    """Return the key that a parameter record sets."""
+    """Return what a parameter record sets the parameter to: a number, a quantile, or the key of an option."""
     return json_to_distribution(record["distribution"]).to_external_repr(record["param_value_internal"])
 
 
 def new_line(op: Op, **values: Any) -> Line:
-    """Return a line for a new record."""
+    """Return a line with a new record. `values` are the other fields of the record."""
     return Line({"op_code": int(op), "worker_id": WORKER, **values})
 
 
 def progress_line(trial: int, index: int, value: dict[str, Any]) -> Line:
-    """Return a line for a new progress record."""
+    """Return a line that sets the progress record number `index` of a trial."""
     return new_line(Op.SET_TRIAL_USER_ATTR, trial_id=trial, user_attr={f"{PROGRESS_PREFIX}{index}": value})
 
 
 def format_time(seconds: float) -> str:
-    """Format a time as Optuna writes times. The time is given in seconds since the epoch."""
+    """Format seconds since the epoch as Optuna writes a time in a journal: `2026-11-25T03:00:00.000000+00:00`."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="microseconds")

@@ -55,10 +55,10 @@ class RebuiltJournal:
 
 
 def first_fault(lines: Iterable[bytes]) -> tuple[int, str] | None:
-    """Return the number of the first damaged line of a journal, and the problem of this line.
+    """Return the number of the first damaged line of a journal, and what is wrong with this line.
 
     Args:
-        lines: Lines of the journal.
+        lines: All lines of the journal.
 
     Returns:
         (line number, problem), where the first line has number 1; None if no line is damaged.
@@ -74,7 +74,7 @@ def rebuild(lines: Sequence[bytes], result: Mapping[str, Any] | None, facts: Swe
     Args:
         lines: Lines of the journal, each with its line feed.
         result: A valid result of the sweep (see `sweeps.core.result.result_error`); None if the sweep has no result.
-        facts: Other facts about the sweep.
+        facts: What is known about the sweep apart from the journal and the result.
 
     Returns:
         The rebuilt journal. The lines are unchanged if no line is damaged and the study does not contradict the result.
@@ -105,7 +105,6 @@ class _Rebuild:
         self._header = self._header_records()
 
     def run(self) -> RebuiltJournal:
-        """Return the rebuilt journal."""
         restored = []
         for number, trial in self._trials.items():
             self._trials[number] = self._repair.complete(number, trial)
@@ -160,12 +159,18 @@ class _Rebuild:
         return [line for before, after in zip([None, *ordered], ordered, strict=False) for line in self._separate(before, after)]
 
     def _separate(self, before: Line | None, after: Line) -> list[Line]:
-        """Return the line `after`. If both lines are equal CREATE_TRIAL records, return a separating record and the line `after`."""
+        """Return [`after`] or, if both lines are equal CREATE_TRIAL records, [a record that changes nothing, `after`].
+
+        The additional record separates the two lines, because `Rules` rejects two equal CREATE_TRIAL records in a row.
+        """
         equal = before is not None and before.op == Op.CREATE_TRIAL and before.record == after.record
         return [Line(self._header["stops"]), after] if equal else [after]
 
     def _header_records(self) -> dict[str, dict[str, Any]]:
-        """Return the records that a driver writes when it creates a study (see `StudyStore`), by the name from `_attribute_name`."""
+        """Return the records that a driver writes when it creates a study (see `StudyStore`).
+
+        The key of each record is its name, as returned by `_attribute_name`.
+        """
         objectives, scheduler = self._repair.objectives, self._repair.scheduler
         directions = [1 if o.goal == "minimize" else 2 for o in objectives.objectives]
         names = [line.record.get("study_name") for line in self._read.study if line.record.get("directions") == directions]
@@ -195,8 +200,8 @@ class _Rebuild:
 
         Args:
             number: Number of the trial.
-            configurations: Number of configurations that were created before this trial. A trial that was not started is an initial point
-                if this number is below the number of initial points.
+            configurations: Number of configurations that were created before this trial. If this number is below the number of initial
+                points and the trial was not started, the trial is created as an initial point.
             trial: Lines about the trial.
         """
         # The trial number is added to the time in microseconds, so no two inserted CREATE_TRIAL records are equal.
@@ -221,7 +226,7 @@ def _attribute_name(record: Mapping[str, Any]) -> str | None:
 
 
 def _summarize(lines: Sequence[bytes], result: Mapping[str, Any] | None) -> RebuiltJournal:
-    """Return a `RebuiltJournal` with the lines of a valid journal, the ids of the ended and unfinished trials, and any contradiction."""
+    """Return a `RebuiltJournal` for a valid journal. Only `lines`, `ended`, `unfinished` and `contradiction` are set."""
     ended, given, unfinished = list[str](), list[str](), list[str]()
     rules = Rules()
     for line in lines:

@@ -15,7 +15,7 @@ from sweeps.study.record import ORIGIN
 
 
 class _KeepingStorage:
-    """Storage that ignores writes to parameters that are already recorded. A trial uses this storage while it is sampled again."""
+    """Storage that ignores writes to the parameters in `recorded`. A trial uses this storage while it is sampled again after a crash."""
 
     def __init__(self, storage: Any, recorded: set[str]):
         self._storage, self._recorded = storage, recorded
@@ -41,7 +41,7 @@ class OptunaAsker:
         self._recorded: dict[str, Any] = {}  # recorded parameters of the trial that is sampled again; {} for a new trial
 
     def add_interrupted(self, t: FrozenTrial) -> bool:
-        """Register a trial of the study if the trial was created but never started.
+        """If a trial of the study was created but never started, remember it for a later call of `ask`.
 
         Args:
             t: Any trial of the study. Call this method for all trials, in the order of their numbers.
@@ -57,10 +57,10 @@ class OptunaAsker:
     def ask(self, item: QueueItem) -> optuna.Trial:
         """Return the Optuna trial for a queue item.
 
-        If the creation of the trial was interrupted, no new trial is created: the interrupted trial is returned and sampled again.
+        If a crash interrupted the start of the item's trial, no new trial is created: this trial is returned, to be sampled again.
 
         Args:
-            item: The queue item.
+            item: Description of the trial to start, from the trial queue.
         """
         interrupted, self._recorded = self._interrupted.popleft() if item.interrupted else None, {}
         if interrupted is not None and interrupted.state is TrialState.RUNNING:
@@ -83,14 +83,15 @@ class OptunaAsker:
         return trial
 
     def key(self, trial: optuna.Trial, dimension: Dimension) -> Any:
-        """Return the key of a dimension for the trial that `ask` returned last.
+        """Sample a value of a dimension, and return its key.
 
-        If the key is already recorded, the dimension is still sampled again, so that the sampler's random sequence stays the same. But the
-        recorded key is returned. The new sample may differ from the recorded key, because other trials may have ended in the meantime.
+        If a crash interrupted the trial and the study already has a key for this dimension, the recorded key is returned. The dimension is
+        still sampled, so that the sampler's random sequence stays the same. The new sample may differ from the recorded key, because other
+        trials may have ended in the meantime.
 
         Args:
-            trial: The Optuna trial.
-            dimension: The dimension.
+            trial: The trial that `ask` returned last.
+            dimension: An active dimension of the trial.
         """
         key = suggest(trial, dimension)
         if dimension.name in self._recorded:

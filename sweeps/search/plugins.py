@@ -72,13 +72,13 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
 
 
 def missing_package(algorithm: str) -> list[Problem]:
-    """Check that the package that an algorithm needs is installed.
+    """Check whether the optional package of an algorithm is installed, such as `cmaes` for CMA-ES.
 
     Args:
         algorithm: Name of the algorithm, built-in or user-defined.
 
     Returns:
-        One problem if the package is not installed. [] if the package is installed, or if the algorithm needs none.
+        A list with one problem if the package is not installed. [] if it is installed, or if the algorithm needs no optional package.
     """
     package = registry.built_in("sampler", algorithm).package if registry.is_built_in("sampler", algorithm) else None
     if package is None or importlib.util.find_spec(package) is not None:
@@ -87,9 +87,9 @@ def missing_package(algorithm: str) -> list[Problem]:
 
 
 def check_plugins(space: Space) -> list[Problem]:
-    """Return all problems of the sampler and the scheduler of a space.
+    """Return everything that is wrong with the sampler and the scheduler of a space.
 
-    User-defined classes are imported. For these imports, the folders of the user's modules are added to `sys.path` and are not removed.
+    User-defined classes are imported. For these imports, the folders of the user's modules are added to `sys.path`, and they stay there.
 
     Args:
         space: The search space.
@@ -120,7 +120,7 @@ def check_plugins(space: Space) -> list[Problem]:
 
 
 def _import(place: str, kind: str, name: str) -> Any:
-    """Import a user-defined class. If the import fails with any exception, raise an InputError with a one-line problem."""
+    """Import a user-defined class. If the import raises any exception, raise an InputError with one line about `place`."""
     try:
         return registry.resolve(kind, name)
     except references.RefError as e:
@@ -130,7 +130,7 @@ def _import(place: str, kind: str, name: str) -> Any:
 
 
 def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a user-defined class with its options. If the call fails with any exception, raise an InputError with a one-line problem."""
+    """Call a user-defined class with its options. If the call raises any exception, raise an InputError with one line about `place`."""
     try:
         return factory(**options)
     except Exception as e:
