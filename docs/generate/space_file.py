@@ -22,6 +22,7 @@ MODELS: Mapping[str, tuple[type, ...]] = {
     "repeats": (section_models.Repeats,),
     "limits": (section_models.Limits,),
     "checkpoints": (section_models.Checkpoints,),
+    "runtime_env": (section_models.RuntimeEnv,),
 }
 REFS = {
     "domain": "[a domain](#domains)",
@@ -40,6 +41,7 @@ PAGES = {
     "repeats": ("Several objectives, constraints, repeats", "../how-to/objectives.md"),
     "limits": ("Limits, checkpoints, states", "../how-to/limits.md"),
     "checkpoints": ("Limits, checkpoints, states", "../how-to/limits.md"),
+    "runtime_env": ("The environment of workers", "../how-to/runtime-env.md"),
     "trackers": ("Trackers", "../how-to/trackers.md"),
     "space": ("Conditions", "../how-to/conditions.md"),
 }
@@ -75,6 +77,7 @@ PURPOSE = {
     "scheduler": "The rule that stops trials early. A step is one report of the loop.",
     "repeats": "How often each configuration is trained. Each time, the trial has another seed.",
     "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a trial.",
+    "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray sets it up.",
     "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
     "checkpoints": "The rules for which checkpoints are kept.",
     "space": "The dimensions to tune, and constants: preprocessor, scaling and parameters.",

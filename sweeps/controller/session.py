@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sweeps.controller.ports import PoolHandle
 from sweeps.core import logging_setup, references
-from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.resources import COSTS, Shape
 from sweeps.core.sweep_folder import SCRATCH
 from sweeps.data.metric_checks import check_metrics
@@ -66,7 +67,7 @@ class SweepSession:
         data_process: Process id of the data actor; None if it runs on another machine.
 
     Raises:
-        InputError: A shape can never fit on the cluster.
+        InputError: A shape can never fit on the cluster, or `trainer.backend` names an object that is no backend.
     """
 
     cluster: cluster.Joined
@@ -94,6 +95,7 @@ class SweepSession:
 
     def __enter__(self) -> Self:
         """Start Ray, the pool and the data actor."""
+        self._check_backend()
         with contextlib.ExitStack() as starting:
             joined = starting.enter_context(cluster.ray_for(self.space, self.folder, self._roots, self._address))
             if problems := find_infeasible_shapes(self.space, joined.total, list(joined.nodes)):
@@ -115,6 +117,16 @@ class SweepSession:
                 self.close_workers()
         finally:
             self._resources.__exit__(kind, error, trace)
+
+    def _check_backend(self) -> None:
+        """Import the user's backend, if there is one, and raise InputError if it is invalid."""
+        backend = self.space.trainer.backend
+        if ":" in backend:
+            from sweeps.execution.backends import user_problem
+
+            sys.path[:0] = [root for root in map(str, self._roots) if root not in sys.path]
+            if (text := user_problem(backend)) is not None:
+                raise locate_problems(self.space, [Problem("trainer.backend", text)])
 
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool

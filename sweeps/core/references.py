@@ -18,6 +18,9 @@ from typing import Any
 
 from sweeps.core.suggestions import did_you_mean
 
+# Regular expression of a reference, for JSON Schemas.
+PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
+
 
 class RefError(Exception):
     """Raised if a text is not a reference, or if its module or attribute does not exist. The message says which of these is the problem."""

@@ -21,7 +21,8 @@ class Shape:
     Attributes:
         workers: Number of worker processes, at least 1.
         per_worker: Name and amount of each resource of one worker, sorted by name: (("CPU", 1.0), ("GPU", 0.5)).
-        backend: Process group that connects the workers: "torch", "xgboost", "lightgbm" or "none".
+        backend: Process group that connects the workers: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a user's
+            `module:attr`.
     """
 
     workers: int
@@ -53,6 +54,13 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     per_worker.setdefault("CPU", 1.0)
     positive = tuple(sorted((k, v) for k, v in per_worker.items() if v > 0))
     return Shape(int(scaling.get("num_workers", 1)), positive, backend)
+
+
+def jax_connects(shape: Shape) -> bool:
+    """Return whether Ray's `JaxConfig` can connect the workers of a shape. It needs whole GPUs or TPUs for several workers."""
+    per_worker = dict(shape.per_worker)
+    gpus = per_worker.get("GPU", 0.0)
+    return shape.workers == 1 or (gpus >= 1 and gpus.is_integer()) or per_worker.get("TPU", 0.0) > 0
 
 
 # Metrics that every trial has: its costs.

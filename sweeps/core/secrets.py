@@ -1,8 +1,9 @@
-"""Remove passwords and keys from URIs, so that these secrets are neither printed nor stored. Uses the standard library only."""
+"""Remove passwords and keys from texts, so that these secrets are neither printed nor stored. Uses the standard library only."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
 
@@ -12,6 +13,9 @@ _PASSWORD = re.compile(r"(://[^\s/:@'\"\[]*):(?:[^\s/@'\"]*(?:/[^\s/@'\"]*)?|(?!
 _UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S)
 # `?NAME=VALUE` or `&NAME=VALUE` inside a text.
 _QUERY = re.compile(r"([?&]([^\s=&?'\"`]+)=)([^\s&'\"`#]+)")
+# A quoted scalar, or the rest of a plain scalar, in a YAML file.
+_SCALAR = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^\s,}][^,}\n]*"
+LONG_VALUE = 8
 _SECRET_NAME = re.compile(
     r"(?!sslkey\Z)"  # in libpq, this is the path of a file, not a secret
     r"(?:.*(?:token|secret|passw|pwd|signature|credential|authorization).*"
@@ -63,6 +67,20 @@ def masked(text: str) -> str:
     'API request to http://me:***@host/api?token=*** failed'
     """
     return _QUERY.sub(lambda match: f"{match[1]}***" if _is_secret(match[2]) else match[0], _PASSWORD.sub(r"\1:***@", text))
+
+
+def hide_values(text: str, variables: Mapping[str, str]) -> str:
+    """Return a space file or an override with `***` for the values of these environment variables.
+
+    >>> hide_values("env_vars: {TOKEN: 'abc', LEVEL: 3}", {"TOKEN": "abc", "LEVEL": "3"})
+    "env_vars: {TOKEN: '***', LEVEL: '***'}"
+    """
+    for name, value in variables.items():
+        # A long value is hidden everywhere, because the file may hold it in an anchor or in a block of several lines.
+        for part in sorted({value, *value.split()}, key=len, reverse=True):
+            text = text.replace(part, "***") if len(part) >= LONG_VALUE else text
+        text = re.sub(rf"(?<![\w-])(['\"]?{re.escape(name)}['\"]?\s*[:=]\s*)({_SCALAR})", r"\1'***'", text)
+    return text
 
 
 def _is_secret(name: str) -> bool:

@@ -201,7 +201,8 @@ class _DataActor:
         if stored is None:
             self.store.save_chain(key, fitted)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())
-        return {"key": key, "bytes": size, "shards": shards, "check": ray.put(check.drop(columns=label, errors="ignore"))}
+        features = check if label is None else check.drop(columns=label, errors="ignore")
+        return {"key": key, "bytes": size, "shards": shards, "check": ray.put(features)}
 
     def count(self) -> int:
         """Return the number of distinct fitted chains, including chains that were fitted before the sweep was resumed."""

@@ -129,12 +129,14 @@ class Cluster:
         grants: Node id and resources of each running fit.
         parked: Number of CPUs that workers may hold in addition to the machine's CPUs, for a cluster of one node. Busy workers and fits
             together still use at most the machine's CPUs. None if Ray was started with the machine's real number of CPUs.
+        limit: Amounts of some resources that the sweep may hold on all nodes together. None if there is no limit.
     """
 
     nodes: Mapping[str, Resources]
     workers: Sequence[WorkerState]
     grants: Sequence[tuple[str, Resources]] = ()
     parked: int | None = None
+    limit: Resources | None = None
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
@@ -174,13 +176,13 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     closable = [worker for worker in without_closing if worker.phase is Phase.IDLE and not (request.shape and _serves(worker, need))]
     if at_last := _place(request, replace(cluster, workers=[w for w in without_closing if w not in closable])):
         nodes = at_last.start if isinstance(at_last, Place) else (at_last.node,)
-        closable = [worker for worker in closable if worker.node in nodes]
+        closable = [worker for worker in closable if worker.node in nodes] or closable  # Under a limit, a worker elsewhere may have to go.
         return Close(min(closable, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id)
     return Wait(too_large)
 
 
 def _fits_when_empty(request: Request, cluster: Cluster) -> bool:
-    return _place(request, Cluster(cluster.nodes, ())) is not None
+    return _place(request, Cluster(cluster.nodes, (), limit=cluster.limit)) is not None
 
 
 def _holds_what_is_short(worker: WorkerState, need: Resources, cluster: Cluster) -> bool:
@@ -219,14 +221,28 @@ def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
     return max(0, min([most, *counts]))
 
 
-def _held(cluster: Cluster, node: str, phases: Sequence[Phase]) -> list[Resources]:
-    return [dict(worker.resources) for worker in cluster.workers if worker.node == node and worker.phase in phases]
+def _used(cluster: Cluster, node: str | None, phases: Sequence[Phase], grants: bool) -> list[Resources]:
+    """Return the resources of each worker in one of these phases, and of each fit if `grants` is True. None means all nodes."""
+    held: list[Resources] = [dict(worker.resources) for worker in cluster.workers if node in (None, worker.node) and worker.phase in phases]
+    return held + [resources for where, resources in cluster.grants if grants and node in (None, where)]
+
+
+def _left(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> dict[str, float] | None:
+    """Return the resources that the limit leaves; None without a limit."""
+    if cluster.limit is None:
+        return None
+    left = minus(cluster.limit, _used(cluster, None, phases, grants))
+    return {name: left[name] for name in cluster.limit}
+
+
+def _within(free: dict[str, float], left: Resources | None) -> dict[str, float]:
+    return free if left is None else {name: min(amount, left.get(name, amount)) for name, amount in free.items()}
 
 
 def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
     """Return the resources of a node that neither busy workers nor fits use. Idle workers may hold some of these resources."""
-    grants = [resources for where, resources in cluster.grants if where == node]
-    return minus(cluster.nodes[node], [*_held(cluster, node, [Phase.BUSY]), *grants])
+    free = minus(cluster.nodes[node], _used(cluster, node, [Phase.BUSY], True))
+    return _within(free, _left(cluster, [Phase.BUSY], True))
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
@@ -234,8 +250,8 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
-    grants = [resources for where, resources in cluster.grants if where == node] if cluster.parked is None else []
-    return minus(room, [*_held(cluster, node, list(Phase)), *grants])
+    free = minus(room, _used(cluster, node, list(Phase), cluster.parked is None))
+    return _within(free, _left(cluster, list(Phase), True))
 
 
 def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
@@ -259,18 +275,25 @@ def _place(request: Request, cluster: Cluster, larger: bool = False) -> Place | 
         cached = sum(request.key in worker.keys for worker in taken)
         return (size - len(taken), -cached, not exists, len(offer.idle) + offer.new, min((w.used for w in taken), default=0))
 
-    if sum(offer.size for offer in offers) < size:
+    need = dict(request.shape.per_worker)
+    new = _most_within(need, _left(cluster, list(Phase), True), size)
+    if sum(offer.size for offer in offers) < size or _most_within(need, _left(cluster, [Phase.BUSY], True), size) < size:
         return None
     whole = [offer for offer in offers if offer.size >= size]
     chosen = [min(whole, key=cost)] if whole else sorted(offers, key=lambda offer: -offer.size)
     workers: list[str] = []
     start: list[str] = []
     for offer in chosen:
-        count = min(offer.size, size - len(workers) - len(start))
+        count = min(offer.size, size - len(workers) - len(start), len(offer.idle) + new - len(start))
         taken = offer.idle[:count]
         workers += [worker.id for worker in taken]
         start += [offer.node] * (count - len(taken))
-    return Place(request, tuple(workers), tuple(start))
+    return Place(request, tuple(workers), tuple(start)) if len(workers) + len(start) == size else None
+
+
+def _most_within(need: Resources, left: Resources | None, most: int) -> int:
+    """Return how many workers that each need these resources the limit allows, at most `most`."""
+    return most if left is None else _count({name: amount for name, amount in need.items() if name in left}, left, most)
 
 
 def _offers(request: Request, shape: Shape, cluster: Cluster, larger: bool) -> list[_Offer]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import ray
@@ -16,15 +17,16 @@ from sweeps.core import references
 from sweeps.execution import isolation
 from sweeps.execution.messages import Ranks
 
-# For a gang of one, these backends are not used. For torch, `isolation` creates a cheaper process group; XGBoost needs no group.
-ALONE_WITHOUT = ("none", "torch", "xgboost")
+# For a gang of one, these backends are not used. For torch, `isolation` creates a cheaper process group; XGBoost and JAX need no group.
+ALONE_WITHOUT = ("none", "torch", "xgboost", "jax")
 
 
-def config_of(backend: str) -> Any:
+def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({})) -> Any:
     """Return Ray Train's configuration object for a backend.
 
     Args:
-        backend: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a reference `module:attr` of a class like `BackendConfig`.
+        backend: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a reference `module:attr` to a `BackendConfig` of the user.
+        resources: Name and amount of each resource of one worker, which JAX's configuration depends on.
     """
     if backend == "torch":
         from ray.train.torch import TorchConfig
@@ -45,8 +47,30 @@ def config_of(backend: str) -> Any:
     if backend == "jax":
         from ray.train.v2.jax import JaxConfig
 
-        return JaxConfig()
-    return BackendConfig() if backend == "none" else references.resolve(backend)()
+        return JaxConfig(use_tpu=resources.get("TPU", 0) > 0, use_gpu=resources.get("GPU", 0) > 0)
+    if backend == "none":
+        return BackendConfig()
+    found = references.resolve(backend)
+    return found() if isinstance(found, type) else found
+
+
+def user_problem(backend: str) -> str | None:
+    """Import the backend of a user. Return a message of one line about a problem; None if it is valid, or not a reference."""
+    if ":" not in backend:
+        return None
+    try:
+        found = references.resolve(backend)
+    except references.RefError as e:
+        return str(e)
+    except Exception as e:
+        return f"`{backend}` cannot be imported: {type(e).__name__}: {e}"
+    if not (isinstance(found, BackendConfig) or (isinstance(found, type) and issubclass(found, BackendConfig))):
+        return f"`{backend}` must be a subclass or an instance of ray.train.backend.BackendConfig, got {found!r}"
+    try:
+        config_of(backend)
+    except Exception as e:
+        return f"`{backend}` cannot be created without arguments: {type(e).__name__}: {e}"
+    return None
 
 
 class WorkerGroup(BaseWorkerGroup):
@@ -77,8 +101,8 @@ class WorkerGroup(BaseWorkerGroup):
         return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
 
     def get_resources_per_worker(self) -> dict[str, float]:
-        """Return the resources of one worker."""
-        return self._resources
+        """Return the resources of one worker. Whole amounts are integers, because Ray's backend for JAX counts GPUs."""
+        return {name: int(amount) if float(amount).is_integer() else amount for name, amount in self._resources.items()}
 
     def __len__(self) -> int:
         """Return the number of workers."""
@@ -118,6 +142,7 @@ class Membership:
         self._context: Any = None
         if visible_gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
+        self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
 
     def enter(self, config: Any) -> None:
         """Enter the backend's context for training functions, and record the process groups that the backend has made.
@@ -129,6 +154,11 @@ class Membership:
         context.__enter__()
         self._context = context
         self.groups = isolation.groups()
+
+    def show_own_gpus(self) -> None:
+        """Set `CUDA_VISIBLE_DEVICES` to its value before the backend changed it. CUDA must not be initialized yet."""
+        if self._gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = self._gpus
 
     def lost_its_group(self) -> bool:
         """Return whether a loop has destroyed a process group of the gang."""

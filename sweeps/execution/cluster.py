@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,9 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
 
     ray_version.warn_once(ray.__version__)
     if ray.is_initialized():
+        if space.runtime_env.for_ray():
+            text = "this process is connected to Ray, so Ray cannot set it up; give it to `ray.init` instead, or call `ray.shutdown()`"
+            raise InputError(Problem(space.place("runtime_env"), f"runtime_env: {text}"))
         yield _joined(False, roots)
         return
     parked = 0
@@ -124,11 +127,12 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
             os.environ.setdefault(MONITOR, "0")
-            start(folder, cpus + SPARE_CPUS + parked)
+            start(folder, cpus + SPARE_CPUS + parked, space.runtime_env.for_ray())
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     watch = _Watch(folder, node) if node is not None else None
     try:
+        await_runtime_env(space)
         if address:
             check_storage(folder)
         yield _joined(address is None, () if address else roots, parked)
@@ -144,12 +148,13 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             shutil.rmtree(session, ignore_errors=True)
 
 
-def start(folder: Path, cpus: int) -> None:
+def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None) -> None:
     """Start a Ray for this sweep. If this takes too long, end Ray's processes and try once more with a longer limit.
 
     Args:
         folder: The sweep's folder.
         cpus: Number of CPUs for `ray.init`.
+        runtime_env: Ray's runtime environment.
 
     Raises:
         SweepsError: Ray did not start.
@@ -160,7 +165,7 @@ def start(folder: Path, cpus: int) -> None:
         before = {child.pid for child in psutil.Process().children()}
         try:
             with _patience(limit), _only_needed(), _apart(), _on_loopback():  # "local" ignores RAY_ADDRESS and `ray start`.
-                ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
+                ray.init(address="local", num_cpus=cpus, include_dashboard=False, runtime_env=runtime_env or None, **QUIET)
             return
         except Exception as e:  # Ray raises exceptions of many classes here.
             log.exception("Ray did not start within %g s", limit)
@@ -403,7 +408,9 @@ def _in_a_line(error: Exception) -> str:
 
 
 def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, Any]:
-    """Return Ray's runtime environment with the code that workers import: sweeps itself and the user's modules.
+    """Return Ray's runtime environment for a cluster: the user's `runtime_env`, sweeps itself and the user's modules.
+
+    If the user names an image, no code is sent, because Ray does not combine an image with code.
 
     Args:
         space: The search space, which names the modules.
@@ -411,8 +418,16 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
         stage: An empty folder, to which the user's code is copied.
 
     Raises:
-        InputError: The code is larger than `MOST_BYTES`.
+        InputError: The code is larger than `MOST_BYTES`, or `working_dir` is a URI.
     """
+    given = space.runtime_env.for_ray()
+    if "image_uri" in given:
+        return given
+    if folder := given.pop("working_dir", None):
+        if "://" in folder:
+            text = f"must be a folder on this machine, because sweeps adds your code to it, got {folder}"
+            raise InputError(Problem(space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}"))
+        shutil.copytree(folder, stage, dirs_exist_ok=True)
     for root in reversed(roots_needed(user_references(space), tuple(roots))):
         lay_out(root, stage)
     size = sum(f.stat().st_size for f in stage.rglob("*") if f.is_file())
@@ -423,7 +438,29 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
         )
         advice = "move the space file and its code to a separate folder, or install the code on the cluster"
         raise InputError(Problem("--address", f"{text}; {advice}"))
-    return {"working_dir": str(stage), **own_code()}
+    own = own_code()
+    modules = [*own["py_modules"], *given.pop("py_modules", ())]
+    return {**given, **own, "working_dir": str(stage), "py_modules": modules}
+
+
+def await_runtime_env(space: Space) -> None:
+    """Wait until Ray has set up the `runtime_env` of the space file in one process.
+
+    Raises:
+        InputError: Ray cannot set it up, for example because pip does not find a package.
+    """
+    import ray
+
+    if space.runtime_env.for_ray():
+        try:
+            ray.get(ray.remote(num_cpus=0, max_retries=0)(_nothing).remote())
+        except ray.exceptions.RuntimeEnvSetupError as e:
+            text = f"runtime_env: Ray cannot set it up: {last_line(e)}"
+            raise InputError(Problem(space.place("runtime_env"), text)) from e
+
+
+def _nothing() -> None:
+    """Do nothing. Ray calls this function in a worker process to set the process up."""
 
 
 def own_code() -> dict[str, Any]:

@@ -261,7 +261,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
         left.threads = leaked_threads.started_since(running)
         why = (
             *(_restore_scheduling(scheduling), _put_back_limits(limits), _put_back_handlers(handlers)),
-            *(_closed(streams), _tensorflow_cluster(), leaked_threads.describe_first(left.threads)),
+            *(_closed(streams), _joined_cluster(), leaked_threads.describe_first(left.threads)),
         )
         left.broken = next(filter(None, why), None)
         with contextlib.suppress(RecursionError):  # The stack may be deeper than the old limit now.
@@ -442,15 +442,16 @@ def _closed(streams: Iterable[Any]) -> str | None:
     return f"the training loop closed {' and '.join(found)}" if found else None
 
 
-def _tensorflow_cluster() -> str | None:
-    """Return a message if TensorFlow in this process has joined a cluster; else None.
+def _joined_cluster() -> str | None:
+    """Return a message if TensorFlow or JAX in this process has joined a cluster; else None.
 
-    A process cannot leave a TensorFlow cluster, so it cannot join the cluster of another trial.
+    A process cannot join another cluster of these frameworks later, so it cannot run another trial.
     """
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
-    if getattr(context, "_server_def", None) is None and getattr(context, "_collective_ops_server_def", None) is None:
-        return None
-    return "the training loop joined a TensorFlow cluster, which a process cannot leave"
+    if getattr(context, "_server_def", None) is not None or getattr(context, "_collective_ops_server_def", None) is not None:
+        return "the training loop joined a TensorFlow cluster, which a process cannot leave"
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    return None if getattr(state, "client", None) is None else "the training loop joined a JAX cluster, and a process can join only one"
 
 
 def settle() -> None:

@@ -113,7 +113,7 @@ class WorkerRuntime:
             resources: Name and amount of each resource of one worker.
             visible_gpus: For each worker, the ids of the GPUs of all workers on its node; "" without GPUs.
         """
-        config = backends.config_of(self.job.backend)
+        config = backends.config_of(self.job.backend, resources)
         backend = config.backend_cls()
         group = backends.WorkerGroup(workers, resources)
         shared = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
@@ -143,7 +143,7 @@ class WorkerRuntime:
         if self._membership is None:
             self.join(Ranks(), None)
             if backend not in backends.ALONE_WITHOUT:
-                config = backends.config_of(backend)
+                config = backends.config_of(backend, resources)
                 group = backends.OwnProcess(resources)
                 config.backend_cls().on_start(group, config)
                 config.backend_cls().on_training_start(group, config)
@@ -288,6 +288,8 @@ def _join(ranks: Ranks, visible_gpus: str | None) -> None:
 
 def _enter(backend: str) -> None:
     runtime().membership.enter(backends.config_of(backend))
+    if backend == "jax":  # Ray's backend for JAX gives the first GPUs of the node to each worker.
+        runtime().membership.show_own_gpus()
 
 
 def _exit_context() -> None:

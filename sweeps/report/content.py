@@ -218,9 +218,10 @@ def _use(result: SweepResult) -> str:
 
 def _space(space: Space) -> str:
     """Return a section with the text of the space file, and with the changes by the option `--set`."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", space.text)), default=0))
-    changed = "".join(f"\n\nChanged: `{override}`" for override in space.overrides)
-    return f"## Space file\n\n{fence}yaml\n{space.text.strip()}\n{fence}{changed}"
+    text = space.public(space.text).strip()
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    changed = "".join(f"\n\nChanged: `{space.public(override)}`" for override in space.overrides)
+    return f"## Space file\n\n{fence}yaml\n{text}\n{fence}{changed}"
 
 
 def last_line(error: str | None) -> str:

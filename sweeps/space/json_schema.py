@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.core import docstrings, registry
+from sweeps.core import docstrings, references, registry
 from sweeps.core.parameter_schema import Fragment, allows, types_of
 from sweeps.space import section_models
 from sweeps.space.auto_algorithm import AUTO
@@ -25,7 +25,7 @@ from sweeps.space.trainer_section import PACKAGE, trainer_names
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
-REFERENCE = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
+REFERENCE = references.PATTERN
 
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _REFERENCE: Schema = {"type": "string", "pattern": REFERENCE}
@@ -66,6 +66,7 @@ def schema() -> Schema:
         "repeats": _any({"type": "integer", "minimum": 1}, _section(section_models.Repeats)),
         "limits": _section(section_models.Limits),
         "checkpoints": _section(section_models.Checkpoints),
+        "runtime_env": _section(section_models.RuntimeEnv),
         "trackers": _trackers(),
         "space": _space(),
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError
+from sweeps.core.resources import jax_connects
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.data_section import DataSection, whole
@@ -18,8 +19,9 @@ from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node, places
 from sweeps.space.problems import Problems, SpaceFile, report_domains
+from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SEARCH_SECTIONS, SearchSections, option_names, perturbs, scheduler_keys
-from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, Search
+from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, RuntimeEnv, Search
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import our_name, suggest
@@ -28,7 +30,7 @@ from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_section import TrainerSection
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
-TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "trackers", "space")
+TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
 
 # The largest number of data variants. Each variant is checked before the sweep starts.
 MAX_VARIANTS = 1_000
@@ -152,6 +154,7 @@ class _Loader:
         name = self._name(path)
         data, tuned = self._data()
         trackers = read_trackers(self.file.node("trackers"), self.roots, self.problems)
+        runtime_env = read_runtime_env(self.file, self.folder)
         self._check_label()
         self._check_space_is_given(bool(tuned))
         before, reason = len(self.problems), ""
@@ -159,6 +162,7 @@ class _Loader:
         cells: tuple[dict[str, Any], ...] = ()
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
+            self._check_backend(sections)
             reason = self._finish_search(sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
@@ -177,6 +181,7 @@ class _Loader:
             places=places(self.file.root, self.file.source),
             algorithm_reason=reason,
             trackers=trackers,
+            runtime_env=runtime_env,
             trainer_definition=self.trainers.definition,
             notes=self.trainers.notes,
             **self.search.parsed,
@@ -284,6 +289,14 @@ class _Loader:
             return DataSpec("", None, None, None, None, self.folder), {}
         return DataSection(self.parser, self.folder, self.roots).read(self.file.node("data"), self.file.at("data"))
 
+    def _check_backend(self, sections: dict[str, Template]) -> None:
+        """Add a problem if Ray's backend for JAX cannot connect the workers of a shape."""
+        if self.trainer is None or self.trainer.backend != "jax":
+            return
+        if alone := [shape for shape in enumeration.all_shapes(sections, "jax") if not jax_connects(shape)]:
+            text = f"Ray's backend for `jax` connects workers only if each has whole GPUs or TPUs, but {alone[0]} has none"
+            self.file.wrong("space.scaling", f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1")
+
     def _check_label(self) -> None:
         """Add a problem if the trainer needs a label and the file names none."""
         node = self.file.node("data")
@@ -328,7 +341,7 @@ def _more_than(count: int, items: Iterable[Any]) -> bool:
 
 
 # Sections whose keys users may write at the top of the file by mistake.
-_HOMES = {"data": DataKeys, "objective": Objective, "search": Search, "limits": Limits, "checkpoints": Checkpoints}
+_HOMES = {"data": DataKeys, "objective": Objective, "search": Search, "limits": Limits, "checkpoints": Checkpoints, KEY: RuntimeEnv}
 
 
 def _hint(key: str) -> str:

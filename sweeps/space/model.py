@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.resources import Shape
+from sweeps.core.secrets import hide_values
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import any_key, combinations
@@ -20,6 +21,7 @@ from sweeps.space.section_models import (
     Limits,
     Objective,
     Repeats,
+    RuntimeEnv,
     SchedulerSpec,
     Search,
     TrainerSpec,
@@ -60,6 +62,7 @@ class Space:
         places: Maps the dotted path of every value to its place in the file; see `place`.
         algorithm_reason: Reason why sweeps chose the search algorithm; "" if the file names the algorithm.
         trackers: Trackers that record the sweep.
+        runtime_env: Environment of the worker processes.
         trainer_definition: Definition of the trainer, from the trainer's module.
         notes: Messages about deprecated constants in the trainer's module, which the user should replace.
     """
@@ -84,6 +87,7 @@ class Space:
     places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     algorithm_reason: str = field(default="", compare=False, repr=False)
     trackers: tuple[TrackerSpec, ...] = DEFAULT_TRACKERS
+    runtime_env: RuntimeEnv = field(default_factory=RuntimeEnv)
     trainer_definition: TrainerDefinition = field(default_factory=TrainerDefinition, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
@@ -91,6 +95,10 @@ class Space:
     def has_mlflow(self) -> bool:
         """True if MLflow records the sweep."""
         return any(tracker.name == "mlflow" for tracker in self.trackers)
+
+    def public(self, text: str) -> str:
+        """Return a text, such as the space file or an override, with `***` for the values of environment variables in `runtime_env`."""
+        return hide_values(text, self.runtime_env.env_vars)
 
     @property
     def objective(self) -> Objective:
@@ -159,7 +167,7 @@ def user_references(space: Space) -> list[str]:
     from sweeps.core import references
 
     sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
-    names = [space.trainer.loop, space.trainer.load, *sources]
+    names = [space.trainer.loop, space.trainer.load, space.trainer.backend, *sources]
 
     names += [part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)]
     references_found = []

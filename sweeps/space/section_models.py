@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
+from sweeps.core import references
 from sweeps.core.trial import LOST
 from sweeps.space import value_types
 from sweeps.space.conditions import COMPARISONS
@@ -41,8 +42,17 @@ Causes = Annotated[
     BeforeValidator(value_types.causes),
     WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": value_types.CLASS_NAME.pattern}}),
 ]
+Variables = Annotated[
+    dict[str, str],
+    BeforeValidator(value_types.variables),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer"]}}),
+]
 Points = Annotated[tuple[Any, ...], WithJsonSchema({"type": "array", "items": {"type": "object", "minProperties": 1}})]
-Backend = Literal["torch", "xgboost", "lightgbm", "none"]
+Backend = Annotated[
+    str,
+    BeforeValidator(value_types.backend),
+    WithJsonSchema({"anyOf": [{"enum": list(value_types.BACKENDS)}, {"type": "string", "pattern": references.PATTERN}]}),
+]
 Task = Literal["binary", "multiclass", "regression"]
 
 
@@ -53,7 +63,7 @@ class TrainerSpec:
     Attributes:
         name: Name of a built-in trainer, which is a file in `trainers/`. None for a user's trainer.
         loop: The training loop, as `module:attr`.
-        backend: The process group that the ranks of the loop need.
+        backend: The process group that the ranks of the loop need: one of `value_types.BACKENDS`, or `module:attr` of a `BackendConfig`.
         load: The function that loads a checkpoint's model, as `module:attr`. If None, the sweep writes no bundle.
         reuse: "auto" keeps a gang of workers for the next trial. "never" closes the gang after each trial.
     """
@@ -311,12 +321,35 @@ class Checkpoints:
 
 
 @dataclass(frozen=True)
+class RuntimeEnv:
+    """The environment that Ray sets up for the worker processes and for the process that prepares data.
+
+    Attributes:
+        env_vars: Environment variables, by name. MLflow, reports and bundles show only the names.
+        pip: Requirements that Ray installs with pip, such as `polars==1.31.0`.
+        py_modules: Folders of Python packages, wheels, or URIs of these. Workers can import the packages.
+        working_dir: Folder that Ray copies for the workers, or its URI. Loops start in this folder.
+        image_uri: Container image in which the processes run. Only `env_vars` can be given in addition.
+    """
+
+    env_vars: Variables = field(default_factory=dict, repr=False)  # the values may be secrets
+    pip: tuple[Text, ...] = ()
+    py_modules: tuple[Text, ...] = ()
+    working_dir: Text | None = None
+    image_uri: Text | None = None
+
+    def for_ray(self) -> dict[str, Any]:
+        """Return the given keys as Ray's `runtime_env`."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items() if value}
+
+
+@dataclass(frozen=True)
 class LoopKeys:
     """The section `trainer` as a mapping, which names a training loop.
 
     Attributes:
         loop: Your training loop, as `module:function`.
-        backend: The process group that the ranks of the loop need.
+        backend: The process group that the ranks of the loop need. `module:attr` names a `BackendConfig` of your own.
         load: The function that loads a checkpoint's model, as `module:function`. Without `load`, the sweep writes no bundle.
         reuse: `auto` keeps the workers for the next trial. `never` closes the workers after each trial. Write `never` for a framework that
             cannot start twice in one process.

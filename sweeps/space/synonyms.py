@@ -68,7 +68,9 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "take `torch_tabular`, or " + _LOOP % "torch": "torch pytorch",
         "torch_tabular": "mlp",
         _LOOP % "torch": "lightning transformers huggingface",
-        _LOOP % "none": "tensorflow keras catboost",
+        _LOOP % "tensorflow": "tensorflow keras",
+        _LOOP % "jax": "jax flax",
+        _LOOP % "none": "catboost",
         SKLEARN_LOOP: "sklearn scikit-learn random_forest",
     },
     "trainer": {
@@ -131,6 +133,11 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "median": "MedianPruner MedianStoppingRule median_stopping",
         "pbt": "PopulationBasedTraining pb2",
         "none": "fifo NopPruner",
+    },
+    "runtime_env": {
+        "env_vars": "env environment variables",
+        "pip": "packages requirements dependencies uv conda",
+        "image_uri": "image container docker",
     },
     "limits": {
         "max_trials": "num_samples n_trials trials max_runs run_cap",

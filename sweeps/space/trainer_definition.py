@@ -2,7 +2,7 @@
 
     TRAINER = {
         "loop": "train_func",               # name of the training loop; `train_func` is the default
-        "backend": "torch",                 # the process group of its ranks: torch, xgboost, lightgbm or none (the default)
+        "backend": "torch",                 # the process group of its ranks, as for the key `trainer.backend`; the default is none
         "load": "load",                     # the function that loads a checkpoint's model; if absent, a sweep writes no bundle
         "resume_files": ["latest.pt"],      # files of a checkpoint that only a resumed training needs; a bundle omits these files
         "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."}},
@@ -146,9 +146,10 @@ def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
     try:
         adapter(TrainerDefinition).validate_python({key: each for key, each in value.items() if key in valid})
     except ValidationError as e:
-        for key in (str(error["loc"][0]) for error in e.errors()):
-            rule = rule_of(fragments(TrainerDefinition)[key])
-            problems.append((key, f"{value[key]!r} is not allowed; the value must be {rule}"))
+        for error in e.errors():
+            key = str(error["loc"][0])
+            rule = str(error["ctx"]["error"]) if error["type"] == "value_error" else f"must be {rule_of(fragments(TrainerDefinition)[key])}"
+            problems.append((key, f"{value[key]!r} is not allowed; the value {rule}"))
     parameters = value.get("parameters")
     if isinstance(parameters, dict):
         for name, fragment in parameters.items():

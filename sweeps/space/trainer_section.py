@@ -82,6 +82,8 @@ class TrainerSection:
         # The `TRAINER` literal gives defaults for missing keys of the mapping. The constants of earlier versions never gave defaults.
         literal = definition if definition is not None and not definition.constants else TrainerDefinition()
         backend = keys.backend if "backend" in node.value else literal.backend
+        if ":" in backend and (fault := references.problem(backend, self.roots)):
+            self.problems.add(node.value.get("backend", node).mark, "trainer.backend", fault)
         load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
         return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
 
@@ -116,8 +118,8 @@ class TrainerSection:
         load = f"{module}:{definition.load}" if definition.load else None
         if definition.constants:
             load = f"{module}:load"
-        for ref in (f"{module}:{definition.loop}", load):
-            if ref is not None and (fault := references.problem(ref, self.roots)):
+        for ref in (f"{module}:{definition.loop}", load, definition.backend):
+            if ref is not None and ":" in ref and (fault := references.problem(ref, self.roots)):
                 self.problems.add(node.mark, "trainer", fault)
                 return None
         return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)

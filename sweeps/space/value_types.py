@@ -9,6 +9,9 @@ from typing import Any
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
 
 CLASS_NAME = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
+# Ray Train's backends by the names that sweeps gives them.
+BACKENDS = ("torch", "xgboost", "lightgbm", "tensorflow", "jax", "none")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -40,6 +43,36 @@ def auto(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("must be `auto` or an integer of at least 1")
     return value
+
+
+def backend(value: Any) -> Any:
+    """Return the name of a backend, or a reference `module:attr` to a user's backend. `TrainerSection` checks the reference.
+
+    Raises:
+        ValueError: The value is neither.
+    """
+    if isinstance(value, str) and (value in BACKENDS or ":" in value):
+        return value
+    rule = f"must be {', '.join(BACKENDS)} or a reference `module:BackendConfig`"
+    if str(value).lower() == "horovod":
+        raise ValueError(f"{rule}; Ray's Horovod backend works only with a worker group that Ray has removed")
+    raise ValueError(rule)
+
+
+def variables(value: Any) -> Any:
+    """Return environment variables as text. A whole number may be written without quotes.
+
+    Raises:
+        ValueError: The value is not a mapping of names to text, or a name is invalid.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("must be a mapping of names to text, such as {OMP_NUM_THREADS: 1}")
+    for name, text in value.items():
+        if not isinstance(name, str) or not _VARIABLE.match(name):
+            raise ValueError(f"`{name}` is not the name of an environment variable; use letters, digits and _, with no digit first")
+        if isinstance(text, bool) or not isinstance(text, (str, int)):
+            raise ValueError(f"the value of {name} must be text; put quotes around it")
+    return {name: str(text) for name, text in value.items()}
 
 
 def plain_scalar(value: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.bad_input import Case, line, names_of, params
 
+BACKENDS = "must be torch, xgboost, lightgbm, tensorflow, jax, none or a reference `module:BackendConfig`"
+
 TABLE: dict[str, tuple[Case, ...]] = {
     "Domains in the wrong place": (
         params(
@@ -123,7 +125,17 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown backend",
             "trainer: {loop: marks:train, backend: gloo}",
-            "1:39: trainer.backend: must be torch, xgboost, lightgbm or none, got gloo",
+            f"1:39: trainer.backend: {BACKENDS}, got gloo",
+        ),
+        line(
+            "Horovod as the backend",
+            "trainer: {loop: marks:train, backend: horovod}",
+            f"1:39: trainer.backend: {BACKENDS}; Ray's Horovod backend works only with a worker group that Ray has removed, got horovod",
+        ),
+        line(
+            "a backend of your own that does not exist",
+            'trainer: {loop: marks:train, backend: "marks:Config"}',
+            "1:39: trainer.backend: `marks:Config`: `marks` has no `Config`; valid: clip, load, rows, train",
         ),
         line(
             "unknown step",

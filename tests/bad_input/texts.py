@@ -76,14 +76,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "- a",
             "- a\n",
             "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
-            " limits, checkpoints, trackers, space, got [a]",
+            " limits, checkpoints, runtime_env, trackers, space, got [a]",
         ),
         whole(
             "text",
             "hello",
             "hello\n",
             "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
-            " limits, checkpoints, trackers, space, got hello",
+            " limits, checkpoints, runtime_env, trackers, space, got hello",
         ),
         whole("a bare key", "? [a]⏎: b", "? [a]\n: b\n", "1:3: a key must be a name, got [a]"),
         whole("over 1 MB", "a million and one #", "#" * 1_000_001, "1:1: is larger than 1 MB, the limit of a space file"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.resources import at_once, concurrency, fits, minus, parked_cpus, shape_of
+from sweeps.core.resources import at_once, concurrency, fits, jax_connects, minus, parked_cpus, shape_of
 
 CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
 
@@ -22,6 +22,21 @@ CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
 )
 def test_a_worker_gets_what_ray_train_would_give_it(scaling, total):
     assert shape_of(scaling, "torch").total == total
+
+
+@pytest.mark.parametrize(
+    "scaling, connects",
+    [
+        ({"num_workers": 1}, True),
+        ({"num_workers": 2}, False),
+        ({"num_workers": 2, "use_gpu": True}, True),
+        ({"num_workers": 2, "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}, False),
+        ({"num_workers": 2, "resources_per_worker": {"GPU": 1.5}}, False),
+        ({"num_workers": 2, "resources_per_worker": {"TPU": 4}}, True),
+    ],
+)
+def test_rays_backend_for_jax_connects_workers_with_whole_gpus_or_with_tpus(scaling, connects):
+    assert jax_connects(shape_of(scaling, "jax")) is connects
 
 
 def test_how_many_fit_side_by_side():

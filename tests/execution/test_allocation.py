@@ -130,13 +130,38 @@ def test_without_parked_cpus_a_fit_with_tasks_closes_an_idle_worker():
     assert decide(cluster, [light]) == Grant(light, "a")
 
 
+def test_a_limit_counts_the_workers_of_all_nodes():
+    wanted = request(0, 2)
+    cluster = Cluster(TWO_NODES, [busy("w1", "a")], limit={"CPU": 2.0})
+    assert decide(cluster, [wanted]) == Wait()
+    assert decide(replace(cluster, limit={"CPU": 3.0}), [wanted]) == Place(wanted, (), ("b", "b"))
+    assert decide(replace(cluster, limit={"CPU": 1.0}), [wanted]) == Wait((wanted,)), "it never fits"
+
+
+def test_a_gang_that_spreads_stays_under_the_limit():
+    wanted, workers = request(0, 2), [busy("w1", "a"), busy("w2", "b")]
+    assert decide(Cluster(TWO_NODES, workers, limit={"CPU": 4.0}), [wanted]) == Place(wanted, (), ("a", "b"))
+    assert decide(Cluster(TWO_NODES, workers, limit={"CPU": 3.0}), [wanted]) == Wait()
+
+
+def test_under_a_limit_an_idle_worker_of_another_node_makes_room():
+    large = (("CPU", 2.0),)
+    wanted = request(0, 1)
+    cluster = Cluster(TWO_NODES, [idle("w1", "a", resources=large)], limit={"CPU": 2.0})
+    assert decide(cluster, [wanted]) == Close("w1")
+    assert decide(replace(cluster, limit=None), [wanted]) == Place(wanted, (), ("b",))
+
+
 SHAPES = [shape(1), shape(2), shape(4), shape(3), shape(1, 2), shape(1, 1, 1), shape(2, 1, 0.5), shape(1, 1, 0.5), shape(2, 2)]
 FITS = [Request(0, {"CPU": cpus}, tasks=tasks) for cpus in (1.0, 2.0) for tasks in (True, False)]
 CLUSTERS = [
-    ({"a": {"CPU": 4.0, "GPU": 1.0}}, None),
-    ({"a": {"CPU": 4.0, "GPU": 1.0}}, 3),
-    ({"a": {"CPU": 2.0}, "b": {"CPU": 2.0, "GPU": 2.0}}, None),
-    ({"a": {"CPU": 2.0, "GPU": 1.0}, "b": {"CPU": 2.0, "GPU": 1.0}, "c": {"CPU": 3.0}}, None),
+    ({"a": {"CPU": 4.0, "GPU": 1.0}}, None, None),
+    ({"a": {"CPU": 4.0, "GPU": 1.0}}, 3, None),
+    ({"a": {"CPU": 2.0}, "b": {"CPU": 2.0, "GPU": 2.0}}, None, None),
+    ({"a": {"CPU": 2.0, "GPU": 1.0}, "b": {"CPU": 2.0, "GPU": 1.0}, "c": {"CPU": 3.0}}, None, None),
+    ({"a": {"CPU": 2.0, "GPU": 1.0}, "b": {"CPU": 2.0, "GPU": 1.0}, "c": {"CPU": 3.0}}, None, {"CPU": 3.0}),
+    ({"a": {"CPU": 4.0}, "b": {"CPU": 4.0, "GPU": 2.0}}, None, {"CPU": 2.0, "GPU": 1.0}),
+    ({"a": {"CPU": 4.0, "GPU": 2.0}, "b": {"CPU": 4.0, "GPU": 2.0}}, None, {"GPU": 1.0}),
 ]
 
 
@@ -149,7 +174,11 @@ CLUSTERS = [
 )
 def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, reuse_larger):
     """Simulate a pool: requests come, gangs and fits end and workers close at random moments; every request is served at last."""
-    nodes, parked = where
+    nodes, parked, limit = where
+
+    def fits_somewhere(need: dict[str, float]) -> bool:
+        return any(fits(need, node) for node in nodes.values()) and _under(need, limit)
+
     coming = [Request(i, w.total, w, f"k{i % 2}") if isinstance(w, Shape) else replace(w, id=i) for i, w in enumerate(wanted)]
     queue: list[Request] = []
     workers: dict[str, WorkerState] = {}
@@ -160,11 +189,11 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
     while left:
         while True:
             clock += 1
-            cluster = Cluster(nodes, list(workers.values()), list(grants.values()), parked)
+            cluster = Cluster(nodes, list(workers.values()), list(grants.values()), parked, limit)
             action = decide(cluster, queue, reuse_larger)
             if isinstance(action, Wait):
                 for refused in action.too_large:
-                    assert not any(fits(refused.need, node) for node in nodes.values())
+                    assert not fits_somewhere(refused.need)
                     queue.remove(refused)
                     left.discard(refused.id)
                 break
@@ -172,7 +201,7 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
                 assert workers[action.worker].phase is Phase.IDLE
                 workers[action.worker] = replace(workers[action.worker], phase=Phase.CLOSING)
                 continue
-            large = [r for r in queue[: queue.index(action.request)] if any(fits(r.need, node) for node in nodes.values())]
+            large = [r for r in queue[: queue.index(action.request)] if fits_somewhere(r.need)]
             assert not large, "served out of order"
             queue.remove(action.request)
             left.discard(action.request.id)
@@ -196,6 +225,8 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
                 room = {**resources, "CPU": resources["CPU"] + (parked or 0)}
                 assert fits(_sum([dict(w.resources) for w in there] + tasks), room), "over-committed"
                 assert fits(_sum([dict(w.resources) for w in there if w.phase is Phase.BUSY] + taken), resources), "too much work"
+            held = [dict(w.resources) for w in workers.values()] + [g for i, (_, g) in grants.items() if i not in borrowed]
+            assert _under(_sum(held), limit), "over the limit"
         closing = [w.id for w in workers.values() if w.phase is Phase.CLOSING]
         events = [("trial", i) for i in running] + [("fit", i) for i in grants] + [("close", i) for i in closing]
         events += [("come", None)] if coming else []
@@ -212,6 +243,10 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
         else:
             for name in running.pop(what):
                 workers[name] = replace(workers[name], phase=Phase.IDLE)
+
+
+def _under(need: dict[str, float], limit: dict[str, float] | None) -> bool:
+    return limit is None or fits({name: need.get(name, 0.0) for name in limit}, limit)
 
 
 def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:

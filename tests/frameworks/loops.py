@@ -57,10 +57,7 @@ def lightgbm_for_tune(config):
 
 
 def keras_loop(config):
-    """https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl: `TF_CONFIG` is set by hand.
-
-    With a step of its own: `fit` of Keras 3 does not work with this strategy (keras-team/keras#20585).
-    """
+    """https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl: `TF_CONFIG` is set by hand."""
     import json
     import os
     import socket
@@ -76,8 +73,16 @@ def keras_loop(config):
         free = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
     workers = ray.train.collective.broadcast_from_rank_zero(free)
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": context.get_world_rank()}})
+    tensorflow_loop(config)
 
+
+def tensorflow_loop(config):
+    """https://docs.ray.io/en/latest/train/distributed-tensorflow-keras.html: Ray's backend sets `TF_CONFIG`.
+
+    With a step of its own: `fit` of Keras 3 does not work with this strategy (keras-team/keras#20585).
+    """
     import keras
+    import ray.train
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else of TensorFlow

@@ -52,8 +52,9 @@ def test_lightgbm_trains_trial_after_trial_on_the_same_workers(clean_ray, tmp_pa
     assert saved(tmp_path, 7, 2) == {"model.txt"}
 
 
-def test_keras_on_several_workers_has_new_workers_for_each_trial(clean_ray, tmp_path):
-    found = in_a_row(tmp_path, "keras_loop", "none", "loss", workers=2, trials=2)
+@pytest.mark.parametrize("loop, backend", [("keras_loop", "none"), ("tensorflow_loop", "tensorflow")])
+def test_tensorflow_on_several_workers_has_new_workers_for_each_trial(clean_ray, tmp_path, loop, backend):
+    found = in_a_row(tmp_path, loop, backend, "loss", workers=2, trials=2)
     assert {report.metrics["replicas"] for reports in found for report in reports} == {2.0}
     assert [worker_of(tmp_path, number) for number in range(2)] == ["worker-001", "worker-003"]
 

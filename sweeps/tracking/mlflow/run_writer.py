@@ -223,7 +223,11 @@ class RunWriter:
         space, parent = event.space, self.parent
         self._objectives = [objective.metric for objective in space.objectives]
         self._constrained = bool(space.constraints)
-        tags = {"sweeps.data_fingerprint": event.fingerprint, "sweeps.space": space.text[:TAG_LENGTH], "sweeps.dir": str(event.folder)}
+        tags = {
+            "sweeps.data_fingerprint": event.fingerprint,
+            "sweeps.space": space.public(space.text)[:TAG_LENGTH],
+            "sweeps.dir": str(event.folder),
+        }
         if event.git_commit is not None and event.git_dirty is not None:
             tags |= {"mlflow.source.git.commit": event.git_commit, "sweeps.git_dirty": event.git_dirty}
         batch.tags[parent] |= tags
@@ -231,7 +235,7 @@ class RunWriter:
         existing = self._client.get_run(parent).data.params  # MLflow refuses to change parameters that an earlier driver logged.
         params = {legal_name(name): value[: run_contents.PARAM_LENGTH] for name, value in run_contents.space_params(space).items()}
         batch.params[parent] |= {name: value for name, value in params.items() if name not in existing}
-        self._permit(self._client.log_text, parent, space.text, "space.yaml")
+        self._permit(self._client.log_text, parent, space.public(space.text), "space.yaml")
 
     @_add.register
     def _(self, event: events.TrialStarted, batch: Batch) -> None:
