@@ -15,9 +15,8 @@ def titles() -> dict[str, str]:
     """Map each kind of actor to the title of its processes. Ray forms the title from the name of the actor's class."""
     from sweeps.data.data_actor import _DataActor
     from sweeps.execution.pool import _Pool
-    from sweeps.execution.tune_runner import Runner
 
-    kinds = {"pool": _Pool.__name__, "data actor": _DataActor.__name__, "runner": Runner.__name__}
+    kinds = {"pool": _Pool.__name__, "data actor": _DataActor.__name__}
     kinds |= {"worker": "Worker"}
     return {kind: f"ray::{name}" for kind, name in kinds.items()}
 

@@ -334,14 +334,11 @@ class SweepController:
         self.trials.restart_running()
 
     @_keep_error
-    def on_runner_lost(self, trial: str) -> None:
-        """Record a trial as failed, because Ray Tune no longer restarts the trial's runner."""
+    def on_trial_lost(self, trial: str) -> None:
+        """Record a trial as failed, because the pool raised an error when Ray Tune asked for the trial's progress."""
         if trial in self.running:
-            limit = self.space.limits.max_failures
             self.pool.cancel.remote(trial)
-            self._finish(
-                trial, State.FAIL, f"the Ray process that follows this trial died more often than `limits.max_failures` allows ({limit})"
-            )
+            self._finish(trial, State.FAIL, "the pool could not return the trial's progress; sweep.log has the error")
 
     # End trials and the sweep
 

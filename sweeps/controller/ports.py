@@ -27,8 +27,8 @@ class PoolHandle(Protocol):
         prefit: Fit preprocessing chains ahead of the trials.
         warm: Start workers ahead of the trials.
         configure: Pass the data actor and the labels to the pool.
-        attach: Register a runner for a trial, and return the number that `advance` needs. A runner is a Ray Tune trial.
         advance: Wait until a trial has new progress, and return the progress.
+        step: Do the same, and return the progress as a result of Ray Tune.
         shutdown: Close all workers.
     """
 
@@ -43,6 +43,6 @@ class PoolHandle(Protocol):
     prefit: RemoteMethod
     warm: RemoteMethod
     configure: RemoteMethod
-    attach: RemoteMethod
     advance: RemoteMethod
+    step: RemoteMethod
     shutdown: RemoteMethod

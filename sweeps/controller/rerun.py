@@ -225,9 +225,8 @@ def train_once(session: SweepSession, trial: Trial, fingerprint: str | None) -> 
     folder.mkdir()
     pool.start.remote(trial, str(folder))
     reports: list[Report] = []
-    runner = ray.get(pool.attach.remote(trial.id))
     while True:
-        pending = pool.advance.remote(trial.id, runner)
+        pending = pool.advance.remote(trial.id)
         while not ray.wait([pending], timeout=1.0)[0]:
             if session.data_process is not None and not is_alive(session.data_process):
                 raise session.data_loss()

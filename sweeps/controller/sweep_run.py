@@ -213,7 +213,7 @@ class SweepRun:
             prefit=session.prefit(shapes),
         )
         try:
-            tune_search.run(controller, at_once, min(at_once, slots))
+            tune_search.run(controller, at_once)
         finally:
             controller.close()
         if controller.refused is not None:

@@ -14,49 +14,45 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOW_ON_MEMORY = "running low on memory"  # Ray's own wording
-# A Tune trial must request a resource. It requests a little memory, in bytes, because the workers need all CPUs.
-RUNNER_MEMORY = 16 * 2**20
 
 
-def run(controller: SweepController, at_once: int, slots: int) -> None:
+def run(controller: SweepController, at_once: int) -> None:
     """Run trials until the controller starts no more trials.
 
     Args:
         controller: The controller.
-        at_once: Number of trials that Ray Tune runs in parallel.
-        slots: Number of trials that fit on the cluster. Other trials wait for workers.
+        at_once: Number of trials that Ray Tune runs in parallel. Those that do not fit on the cluster wait for workers.
 
     Raises:
         SweepsError: A node ran out of memory.
     """
     from ray import tune
 
+    from sweeps.execution import tune_trials
     from sweeps.execution.tune_bridge import StudySearcher, VerdictScheduler
-    from sweeps.execution.tune_runner import Runner
 
     controller.finish_leftover_trials()
     if controller.reason is not None or not controller.search.to_run:
         return
     samples = -1 if controller.scheduler.pauses else controller.search.to_run  # A paused trial continues as another trial of Ray Tune.
     tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(Runner, pool=controller.pool, slots=slots), {"memory": RUNNER_MEMORY}),
+        tune_trials.Trainable,
         tune_config=tune.TuneConfig(
             search_alg=StudySearcher(controller),
             scheduler=VerdictScheduler(controller),
             num_samples=samples,
             max_concurrent_trials=at_once,
-            reuse_actors=True,
         ),
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(controller.folder),
             verbose=0,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            failure_config=tune.FailureConfig(max_failures=controller.space.limits.max_failures),
         ),
     )
     try:
-        tuner.fit()
+        with tune_trials.run_in(controller.pool):
+            tuner.fit()
     except Exception as e:
         if controller.error is not None:  # Ray Tune has converted this error to text.
             raise controller.error  # noqa: B904 - The error has a cause of its own.

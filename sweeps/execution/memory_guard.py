@@ -1,7 +1,7 @@
 """Kill the rank that holds the most memory when this machine runs low on memory, before the kernel kills any process.
 
-This module replaces Ray's own monitor, which kills the process that started a task last. That process may be the pool or a runner. The
-pool and the runners hold little memory, and the sweep fails without them.
+This module replaces Ray's own monitor, which kills the process that started a task last. That process may be the pool. The pool holds
+little memory, and the sweep fails without it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages between the driver, the pool, the runners of Ray Tune and the ranks of a gang."""
+"""Messages between the driver, the pool and the ranks of a gang."""
 
 from __future__ import annotations
 
@@ -237,13 +237,13 @@ class Ended:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a trial since its runner last asked the pool.
+    """Progress of a trial since the driver last asked the pool.
 
     Attributes:
         reports: New reports, in order.
-        checkpoint: Latest complete checkpoint if the runner has not received it yet; else None.
+        checkpoint: Latest complete checkpoint if the driver has not received it yet; else None.
         best: Checkpoint with the best model so far; None without checkpoints.
-        rung: Step at which the loop waits for the driver's decision; None if the loop does not wait or the runner knows the step.
+        rung: Step at which the loop waits for the driver's decision; None if the loop does not wait or the driver knows the step.
         state: State of the trial if it has ended; RUNNING if it was interrupted. None while the trial runs.
         error: Error text of a failed trial, such as its traceback.
         refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.

@@ -1,4 +1,4 @@
-"""The pool: an actor that owns all workers, runs each trial on a gang, and passes messages between Tune's runners and the ranks.
+"""The pool: an actor that owns all workers, runs each trial on a gang, and passes messages between the driver and the ranks.
 
 Ray restarts the pool if its process is lost. The workers die with the pool, because Ray ends all actors that a dead process has started.
 The driver then sends the recorded state of each running trial (`Past`), and the trials continue from their checkpoints.
@@ -24,7 +24,6 @@ from sweeps.execution.background import Background
 from sweeps.execution.data_requests import Fits
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import Job, Labels, Past, Progress, RankUpdate, Silence, Usage
-from sweeps.execution.runner_slots import RunnerSlots
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.trial_progress import TrialProgress
@@ -32,10 +31,11 @@ from sweeps.execution.worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
-# If a trial has new reports, its runner gets an answer after this time at the latest, in seconds.
+# If a trial has new reports, the driver gets an answer after this time at the latest, in seconds.
 PROGRESS_EVERY = 1.0
-# `attach` waits this long for the driver's `start` of the same trial, in seconds.
-START_WITHIN = 30.0
+# `advance` waits this long for the driver's `start` of the same trial, in seconds. After a restart of the pool, Ray repeats calls
+# before the driver has started the trials again.
+START_WITHIN = 60.0
 
 
 class _Pool:
@@ -54,7 +54,6 @@ class _Pool:
         self.workers = WorkerPool(job, resources, parked, self.spawn)
         self.fits = Fits(self.workers, self.spawn)
         self.trials: dict[str, RunningTrial] = {}
-        self.runners = RunnerSlots()
         self.stopping: State | None = None
         self.guard = Guard()
         files = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
@@ -180,7 +179,6 @@ class _Pool:
             state: State to record for the trials that have not ended: RUNNING if they can be resumed later, PRUNED if they are stopped.
         """
         self.stopping = state
-        self.runners.changed.set()  # Trials that end no longer wait for runners to start.
         for running in list(self.trials.values()):
             if running.task is not None and running.progress.state is None:
                 running.task.cancel()
@@ -200,66 +198,42 @@ class _Pool:
         await self.interrupt(self.stopping or State.RUNNING)
         await self.workers.close_all(timeout)
 
-    # ---- methods for runners
+    # ---- what the driver waits for
 
-    async def attach(self, trial_id: str, name: str = "", slots: int = 1) -> int:
-        """Make a runner follow a trial. An earlier runner of the trial receives no more progress.
-
-        Args:
-            trial_id: Id of the trial, which the driver has started or starts within `START_WITHIN` seconds.
-            name: Name of the runner.
-            slots: Number of runners that Tune runs at the same time.
-
-        Returns:
-            Number of the runner among all runners that have followed this trial. `advance` needs this number.
-
-        Raises:
-            KeyError: The trial was not started.
-        """
-        give_up = time.monotonic() + START_WITHIN
-        while trial_id not in self.trials and time.monotonic() < give_up:  # Calls of different processes arrive in any order.
-            await asyncio.sleep(0.002)
-        running = self.trials[trial_id]
-        if running.runner:
-            running.progress.repeat()
-        self.runners.add(name, slots, running.follower)
-        running.runner, running.follower = running.runner + 1, name
-        running.changed.set()
-        return running.runner
-
-    async def detach(self, name: str) -> None:
-        """Remove a runner that Tune has ended."""
-        self.runners.remove(name)
-
-    async def advance(self, trial_id: str, runner: int) -> Progress:
+    async def advance(self, trial_id: str) -> Progress:
         """Wait for progress of a trial: its end, a rung that waits for a decision, a checkpoint, or new reports.
 
         The call also confirms that the driver has recorded the progress that the last call returned.
 
         Args:
-            trial_id: Id of the trial.
-            runner: Number of the runner, from `attach`.
+            trial_id: Id of the trial, which the driver has started or starts within `START_WITHIN` seconds.
 
         Returns:
-            The progress since the last call; empty if another runner follows the trial now.
+            The progress since the last call.
+
+        Raises:
+            KeyError: The trial was not started.
         """
+        give_up = time.monotonic() + START_WITHIN
+        while trial_id not in self.trials and time.monotonic() < give_up:
+            await asyncio.sleep(0.01)
         running = self.trials[trial_id]
         progress = running.progress
-        progress.mark_recorded()  # Tune calls again only after the driver has recorded the last progress.
+        progress.mark_recorded()  # The driver calls again only after it has recorded the last progress.
         self.driver.delete_unneeded(running)
         since = time.monotonic()
-        while running.runner == runner and not progress.urgent:
+        while not progress.urgent:
             left = PROGRESS_EVERY - (time.monotonic() - since)
             if progress.has_undelivered and left <= 0:
                 break
             running.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(running.changed.wait(), max(left, 0.05) if progress.has_undelivered else None)
-        if progress.state is not None and running.runner == runner:
-            await self.runners.complete(lambda: self.stopping is None and any(not other.runner for other in self.trials.values()))
-        if running.runner != runner:
-            return Progress()
         return progress.next_progress(running.spent())
+
+    async def step(self, trial_id: str) -> dict[str, Any]:
+        """Return the progress of `advance` as a result of Ray Tune."""
+        return {"progress": await self.advance(trial_id)}
 
     async def checkpoint_step(self, trial_id: str) -> int:
         """Return the step of the latest complete checkpoint of a running trial; 0 if there is no checkpoint."""

@@ -25,8 +25,6 @@ class RunningTrial:
 
     Attributes:
         stage: Current stage of the trial.
-        runner: Number of Tune's runners that have followed the trial.
-        follower: Name of the latest of these runners; None before the first runner.
         decisions: Maps each rung to the future of its decision, which all ranks share. The result is True if the trial continues.
         resumed: Future whose result is True if the loop continues from its checkpoint in this attempt.
         stopped: Whether the driver recorded the end of the trial while its ranks were still running.
@@ -40,14 +38,12 @@ class RunningTrial:
         yields: Whether the ranks are stopping at a perturbation step, from which another attempt continues.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
         task: Background task that runs the trial; None before it starts.
-        changed: Set when there may be progress for the runner.
+        changed: Set when there may be progress for the driver.
     """
 
     def __init__(self, trial: Trial, folder: str, progress: TrialProgress):
         self.trial, self.folder, self.progress = trial, folder, progress
         self.stage = Stage.PREPARING
-        self.runner = 0
-        self.follower: str | None = None
         self.decisions: dict[int, asyncio.Future[bool]] = {}
         self.resumed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.stopped = False
@@ -159,7 +155,7 @@ class RunningTrial:
     def finish(
         self, state: State, error: str | None = None, refused: tuple[str, str] | None = None, final: dict[str, float] | None = None
     ) -> None:
-        """End the trial and wake its runner. If the trial has ended already, its result does not change.
+        """End the trial and answer the driver. If the trial has ended already, its result does not change.
 
         Args:
             state: State of the trial.

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 # After a rank has died or raised an exception, the other ranks that do not end within this time, in seconds, are killed.
 PEERS_END_WITHIN = 10.0
-# After the end of a rank, the answer to the runner is delayed by this time, in seconds. The trial often ends during this delay.
+# After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The trial often ends during this delay.
 ENDS_WITHIN = 0.05
 # Interval between two checks of `limits.report_timeout`, in seconds.
 LOOK_EVERY = 0.5

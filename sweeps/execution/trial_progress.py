@@ -1,4 +1,4 @@
-"""Progress of one trial: the reports that its ranks sent, the reports that its runner has received, and the valid checkpoints.
+"""Progress of one trial: the reports that its ranks sent, the reports that the driver has received, and the valid checkpoints.
 
 The module is pure: it does not use Ray and never waits.
 
@@ -62,7 +62,6 @@ class TrialProgress:
     _undelivered: list[Report] = field(default_factory=list)
     _fresh: bool = False
     _delivered_rung: int | None = None
-    _last: Progress = field(default_factory=Progress)
     _recalled: bool = False  # The folder may have more checkpoints than the record names.
 
     def recall(self, past: Past) -> None:
@@ -190,25 +189,25 @@ class TrialProgress:
         if self.state is None:
             self.state, self.error, self.refused, self.final = state, error, refused, final or {}
 
-    # ---- messages to the runner
+    # ---- messages to the driver
 
     @property
     def urgent(self) -> bool:
-        """Whether the runner must get an answer at once: the trial has ended, waits at a rung, or has a new checkpoint."""
+        """Whether the driver must get an answer at once: the trial has ended, waits at a rung, or has a new checkpoint."""
         return self.state is not None or self.rung != self._delivered_rung or self._fresh
 
     @property
     def has_undelivered(self) -> bool:
-        """Whether there are reports that the runner has not received."""
+        """Whether there are reports that the driver has not received."""
         return bool(self._undelivered)
 
     def next_progress(self, seconds: float) -> Progress:
-        """Return the progress since the last call, and mark it as received by the runner.
+        """Return the progress since the last call, and mark it as received by the driver.
 
         Args:
             seconds: Seconds that the trial has spent on workers.
         """
-        self._last = Progress(
+        progress = Progress(
             reports=tuple(self._undelivered),
             checkpoint=self.checkpoint if self._fresh else None,
             best=self.best,
@@ -223,15 +222,8 @@ class TrialProgress:
         self._undelivered, self._fresh, self._delivered_rung = [], False, self.rung
         self._named_next = {c.path for c in (self.checkpoint, self.best) if c}
         self._named |= self._named_next
-        return self._last
+        return progress
 
     def mark_recorded(self) -> None:
         """Record that the driver has stored the last progress. The driver's record no longer names the replaced checkpoints."""
         self._named &= self._named_next
-
-    def repeat(self) -> None:
-        """Prepare for a new runner: send the last progress again, because the driver may not have received it."""
-        self._named_next = set(self._named)
-        self._undelivered = [*self._last.reports, *self._undelivered]
-        self._fresh = self._fresh or self._last.checkpoint is not None
-        self._delivered_rung = None

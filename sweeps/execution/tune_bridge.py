@@ -1,7 +1,7 @@
 """Adapters between Ray Tune and the sweep: a Searcher that starts trials and a TrialScheduler that stops them.
 
-Both adapters pass Tune's calls to a `SweepController`, which makes the decisions. A Tune trial is a runner without CPUs
-(`sweeps.execution.tune_runner`).
+Both adapters pass Tune's calls to a `SweepController`, which makes the decisions. `sweeps.execution.tune_trials` runs Tune's trials in the
+workers of the pool.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class SweepController(Protocol):
         """
 
     def on_trial_progress(self, trial: str, progress: Any) -> Action:
-        """Record the progress of a trial (see `messages.Progress`) and return whether its runner continues or stops."""
+        """Record the progress of a trial (see `messages.Progress`) and return whether Tune continues to follow the trial."""
 
-    def on_runner_lost(self, trial: str) -> None:
-        """Handle a trial whose runner has died so often that Tune starts no other runner for this trial."""
+    def on_trial_lost(self, trial: str) -> None:
+        """Handle a trial whose progress the pool cannot return."""
 
     def poll(self) -> None:
         """Do periodic work. Tune's loop calls this once in each round."""
@@ -46,7 +46,7 @@ class StudySearcher(Searcher):
         """Start the next trial.
 
         Returns:
-            The configuration of the runner, which contains the id of the trial. None if no trial can start now, and `Searcher.FINISHED`
+            The configuration of Tune's trial, which contains the id of the trial. None if no trial can start now, and `Searcher.FINISHED`
             if the sweep starts no more trials.
         """
         try:
@@ -59,10 +59,10 @@ class StudySearcher(Searcher):
         return {"trial": begun}
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
-        """After an error, report that Tune starts no other runner for a trial. `VerdictScheduler` handles trials without an error."""
+        """After an error, report that Tune has given up a trial. `VerdictScheduler` handles trials without an error."""
         trial = self._begun.pop(trial_id, None)
         if error and trial is not None:
-            self._controller.on_runner_lost(trial)
+            self._controller.on_trial_lost(trial)
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the Optuna study already stores the state of the search."""
@@ -89,10 +89,5 @@ class VerdictScheduler(FIFOScheduler):
         verdict = self._controller.on_trial_progress(trial.config["trial"], result["progress"])
         return TrialScheduler.STOP if verdict is Action.STOP else TrialScheduler.CONTINUE
 
-    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
-        """Pass the last progress of a trial to the controller."""
-        if result and result.get("progress") is not None:
-            self._controller.on_trial_progress(trial.config["trial"], result["progress"])
-
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Do nothing after the death of a runner: Tune starts another runner, up to a limit of Tune."""
+        """Do nothing: `StudySearcher` reports the trial."""

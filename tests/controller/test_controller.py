@@ -251,7 +251,7 @@ def test_a_command_stops_one_trial_at_its_next_report(going, rung, call):
     assert calls == [("0000",) if rung is None else ("0000", 1, False)] and list(going.running) == ["0001"]
     first, second = record_of(going.folder)
     assert (first.result.state, second.result.state) == (State.PRUNED, State.RUNNING)
-    assert going.on_trial_progress("0000", Progress(state=State.FAIL, error="cancelled")) is Action.STOP, "the runner's last progress"
+    assert going.on_trial_progress("0000", Progress(state=State.FAIL, error="cancelled")) is Action.STOP, "the trial's last progress"
 
 
 def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(going):

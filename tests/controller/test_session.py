@@ -151,7 +151,7 @@ def no_report(monkeypatch) -> None:
     monkeypatch.setattr(report, "write", lambda *args: None)
 
 
-def run_all(controller: SweepController, at_once: int, slots: int) -> None:
+def run_all(controller: SweepController, at_once: int) -> None:
     """Run all trials, in the place of Ray Tune."""
     controller.finish_leftover_trials()
     with contextlib.suppress(StopIteration):
@@ -179,7 +179,7 @@ def test_a_run_goes_from_the_space_file_to_the_result(events, space, no_report, 
 
 
 def test_a_sweep_that_lost_its_data_can_be_resumed(events, space, no_report, tmp_path, monkeypatch):
-    def lose(controller: SweepController, at_once: int, slots: int) -> None:
+    def lose(controller: SweepController, at_once: int) -> None:
         controller.finish_leftover_trials()
         controller.start_trial()
         controller.stop(data_actor.LOST_MESSAGE, State.RUNNING)
@@ -199,7 +199,7 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     events.clear()
     again = Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
     monkeypatch.setattr("ray.wait", lambda references, timeout: (references, []))
-    monkeypatch.setattr("ray.get", lambda reference: {"attach": 1, "advance": again}[reference])
+    monkeypatch.setattr("ray.get", lambda reference: {"advance": again}[reference])
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, equal to the original run bit for bit"
-    assert events == [*START, "pool.configure", "pool.start", "pool.attach", "pool.advance", *END]
+    assert events == [*START, "pool.configure", "pool.start", "pool.advance", *END]
     assert not list(folder.glob(".rerun-*"))

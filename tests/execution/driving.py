@@ -1,4 +1,4 @@
-"""Drives a pool the way the runner and the driver do, without Tune."""
+"""Drives a pool the way the driver does, without Tune."""
 
 from __future__ import annotations
 
@@ -83,10 +83,9 @@ class Driving:
     ) -> tuple[Progress, list[Report]]:
         """Answer rungs until the trial ends; its last Progress and all its reports."""
         reports: list[Report] = []
-        runner = ray.get(self.pool.attach.remote(trial.id))
         deadline = time.monotonic() + timeout
         while True:
-            progress = ray.get(self.pool.advance.remote(trial.id, runner), timeout=max(1, deadline - time.monotonic()))
+            progress = ray.get(self.pool.advance.remote(trial.id), timeout=max(1, deadline - time.monotonic()))
             reports += progress.reports
             if progress.state is not None:
                 ray.get(self.pool.forget.remote(trial.id))

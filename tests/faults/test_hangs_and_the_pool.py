@@ -130,12 +130,11 @@ def test_a_loop_that_cannot_read_is_failed_only_if_the_keeper_lives(clean_ray, t
     try:
         one = trial(0, {"folder": str(tmp_path)}, 1, "none")
         driving.start(one)
-        runner = ray.get(driving.pool.attach.remote(one.id))
         wait_until((tmp_path / "begun").exists, 60, "the loop to begin")
         if dead:
             os.kill(ray.get(driving.data_actor.pid.remote()), signal.SIGKILL)
         (tmp_path / "go").touch()
-        news = driving.pool.advance.remote(one.id, runner)
+        news = driving.pool.advance.remote(one.id)
         wait_until((tmp_path / "raised").exists, 60, "the loop to raise")
         if dead:
             assert not ray.wait([news], timeout=4)[0], ray.get(news)

@@ -127,7 +127,7 @@ def test_processes_that_stand_still_for_a_while(tmp_path):
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     driver = psutil.Process(process.pid)
     names = {p.name(): p for p in driver.children(recursive=True)}
-    actors = [actor_of(driver, kind) for kind in ("pool", "data actor", "worker", "runner")]
+    actors = [actor_of(driver, kind) for kind in ("pool", "data actor", "worker")]
     victims = [p for p in (names.get("raylet"), names.get("gcs_server"), *actors, driver) if p is not None]
     assert len(victims) >= 6
     for victim in victims:

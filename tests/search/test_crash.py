@@ -208,7 +208,7 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_the_record_names_is_never_deleted(seed):
-    """Any order of updates, calls, records and new runners: every checkpoint that the driver has recorded exists on disk."""
+    """Any order of updates, calls and records: every checkpoint that the driver has recorded exists on disk."""
     chance = random.Random(seed)
     book, disk, on_record, heard = TrialProgress(1, "loss", True), set(), set(), None
     attempt = book.begin()
@@ -219,15 +219,9 @@ def test_what_the_record_names_is_never_deleted(seed):
         disk -= set(book.drop())
         if chance.random() < 0.5:
             heard = book.next_progress(0.0)
-            how = chance.random()
-            if how < 0.7:  # the driver records it, and the runner asks for more
+            if chance.random() < 0.7:  # the driver records it, and asks for more
                 names = {c.path for c in (heard.checkpoint, heard.best) if c}
                 on_record = names if heard.checkpoint else on_record | names
-                book.mark_recorded()
-            elif how < 0.9:  # the runner died, before or after the driver had it
-                if how < 0.8:
-                    on_record = {c.path for c in (heard.checkpoint, heard.best) if c}
-                book.repeat()
                 book.mark_recorded()
             disk -= set(book.drop())
         assert on_record <= disk

@@ -1,0 +1,50 @@
+"""Ray Tune's trials run in the workers of the pool, and have no process of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import psutil
+import pytest
+import ray
+
+import sweeps
+from sweeps.core.trial import State
+from tests.commands import space_of
+from tests.execution.driving import Driving, job, trial
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_trials_start_no_process_but_the_workers(clean_ray, tmp_path):
+    before, titles = set(clean_ray.util.placement_group_table()), set()
+
+    def look(status: object) -> None:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                titles.update(part.partition(".")[0] for part in process.cmdline() if part.startswith("ray::"))
+
+    space = space_of(tmp_path, "no_checkpoint", limits="max_trials: 12, max_concurrent_trials: 2")
+    result = sweeps.run(space, dir=tmp_path / "runs", on_progress=look)
+    assert result.trials["completed"] == 12
+    assert set(clean_ray.util.placement_group_table()) == before
+    titles = {title for title in titles if not title.startswith(("ray::IDLE", "ray::Dashboard", "ray::RuntimeEnv"))}
+    assert titles == {"ray::Worker", "ray::_Pool", "ray::_DataActor"}
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_the_wait_for_a_decision_does_not_count_as_trial_time(clean_ray, tmp_path):
+    driving = Driving(job("tests.execution.loops:three_steps", "none", rungs=(2,)), tmp_path)
+    try:
+        one = trial(0, {}, 1, "none")
+        driving.start(one)
+        assert ray.get(driving.pool.advance.remote(one.id), timeout=60).rung == 2
+        time.sleep(2)  # The driver decides late.
+        driving.pool.answer.remote(one.id, 2, True)
+        while (progress := ray.get(driving.pool.advance.remote(one.id), timeout=60)).state is None:
+            pass
+        assert progress.state is State.COMPLETE and progress.seconds < 1.5
+    finally:
+        driving.close()
