@@ -535,8 +535,8 @@ def read_on_nodes(file: Path) -> dict[str, bool | None]:
     look = ray.remote(num_cpus=0, max_retries=0)(_has_content)
     for node in ray.nodes():
         if node["Alive"]:
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked[look.options(scheduling_strategy=there).remote(str(file), expected)] = node["NodeManagerAddress"]
+            on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            asked[look.options(scheduling_strategy=on_node).remote(str(file), expected)] = node["NodeManagerAddress"]
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_WITHIN)
     seen: dict[str, bool | None] = {asked[ref]: None for ref in silent}
     for ref in answered:
@@ -564,10 +564,10 @@ def storage_problems(shared: Path, seen: dict[str, bool | None], place: str = "-
         place: Option or argument that contains the folder's path. Problems about nodes with another folder start with this text.
     """
     problems = []
-    for node, there in seen.items():
-        if there is None:
+    for node, same in seen.items():
+        if same is None:
             problems.append(Problem("--address", f"node {node} did not answer within {ANSWER_WITHIN:.0f} s"))
-        elif not there:
+        elif not same:
             text = f"{shared} is not the same folder on node {node}; with --address, this folder must be on storage that every node shares"
             problems.append(Problem(place, text))
     return problems

@@ -49,8 +49,8 @@ BOUNDS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT":
 # Methods of a store that log to a run or read a run. The first argument of each is the run's id.
 CALLS = ("log_batch", "log_metric", "log_param", "set_tag", "get_run")
 
-_at_hand: TrialRun | None = None
-_waited_in_vain = False
+_current_run: TrialRun | None = None
+_last_wait_failed = False
 
 
 def watch() -> None:
@@ -69,9 +69,9 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
         run: Run of the running trial.
         keep: Whether to keep changed settings. During the import of the user's module this is True: its settings are for all trials.
     """
-    global _at_hand
+    global _current_run
     settings, status = _Settings(), "FINISHED"
-    _at_hand = run
+    _current_run = run
     try:
         yield
     except Exception:  # `Stopped` is no Exception: a trial that the scheduler stops has not failed.
@@ -89,7 +89,7 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
         except Exception as e:  # A trial must not fail because MLflow's settings cannot be restored.
             run.say(f"the settings of MLflow could not be restored after the trial: {type(e).__name__}: {e}")
         finally:
-            _at_hand = None
+            _current_run = None
 
 
 class TrialRun:
@@ -253,19 +253,19 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
         A dict with `run_id` and `experiment_id`. None if the server does not answer in time, the tracker does not create the run in time,
         or the database file is not on this node.
     """
-    global _waited_in_vain
-    within, made_within = (ANSWER_AGAIN, RUN_AGAIN) if _waited_in_vain else (ANSWER_WITHIN, RUN_WITHIN)
+    global _last_wait_failed
+    within, made_within = (ANSWER_AGAIN, RUN_AGAIN) if _last_wait_failed else (ANSWER_WITHIN, RUN_WITHIN)
     began, shown, found = time.monotonic(), _shown(tracking), None
-    while not (there := answers(tracking, max(LOOK_EVERY, began + within - time.monotonic()))) and time.monotonic() - began < within:
+    while not (reachable := answers(tracking, max(LOOK_EVERY, began + within - time.monotonic()))) and time.monotonic() - began < within:
         time.sleep(LOOK_EVERY)
-    while there and (found := _recorded_run(folder, shown)) is None and time.monotonic() - began < made_within:
+    while reachable and (found := _recorded_run(folder, shown)) is None and time.monotonic() - began < made_within:
         time.sleep(LOOK_EVERY)
-    if there and found is not None and (file := _file_of(tracking)) is not None and not file.exists():
+    if reachable and found is not None and (file := _file_of(tracking)) is not None and not file.exists():
         say(f"MLflow's database {file} is not on this node")
         found = None
     elif found is None:
-        say(f"MLflow at {shown} {'has no run of this trial' if there else 'does not answer'} after {time.monotonic() - began:.0f} s")
-    _waited_in_vain = found is None
+        say(f"MLflow at {shown} {'has no run of this trial' if reachable else 'does not answer'} after {time.monotonic() - began:.0f} s")
+    _last_wait_failed = found is None
     return found
 
 
@@ -345,8 +345,8 @@ def _attach(fluent: Any) -> None:
     plain = variable.get
 
     def get() -> Any:
-        if _at_hand is not None:
-            _at_hand.connect()
+        if _current_run is not None:
+            _current_run.connect()
         return plain()
 
     variable.get = get
@@ -355,7 +355,7 @@ def _attach(fluent: Any) -> None:
     @functools.wraps(start)
     def start_run(*args: Any, **kwargs: Any) -> Any:
         """Use the trial's run when a loop starts a run. A nested run becomes a child of the trial's run."""
-        given, run = dict(signature.bind(*args, **kwargs).arguments), _at_hand
+        given, run = dict(signature.bind(*args, **kwargs).arguments), _current_run
         if run is not None:
             run.forget_outer_run()
             elsewhere = given.get("run_id") or os.environ.get(RUN_ID) or fluent._active_run_stack.get()
@@ -390,7 +390,7 @@ def _guarded(store: Any, name: str) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given, run = dict(signature.bind(*args, **kwargs).arguments), _at_hand
+        given, run = dict(signature.bind(*args, **kwargs).arguments), _current_run
         if run is None or not run.is_run(given["run_id"]):
             return plain(**given)
         if name == "update_run_info":

@@ -292,7 +292,7 @@ class _Pool:
             raise RuntimeError("this attempt of the trial has ended")
         return await running.exchange(rank, number, value)
 
-    async def tell(self, trial_id: str, attempt: int, update: RankUpdate) -> None:
+    async def record_update(self, trial_id: str, attempt: int, update: RankUpdate) -> None:
         """Record a message of a rank. Messages of earlier attempts and of ended trials are ignored."""
         running = self.trials.get(trial_id)
         if running is not None:
@@ -322,7 +322,7 @@ class _Pool:
         if running is None or not self.driver.record(running, attempt, update):
             return False
         decision = running.decision(update.step)
-        running.look_at_rungs(together=bool(self.job.milestones))
+        running.update_rungs(together=bool(self.job.milestones))
         since, began = time.monotonic(), running.began
         continues = await asyncio.shield(decision)
         if update.rank == 0 and began is not None and running.began == began:  # An attempt does not include the time of the decision.

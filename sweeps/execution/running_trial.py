@@ -119,7 +119,7 @@ class RunningTrial:
         """Pass the decision at a rung to all ranks: True to continue."""
         self.decisions[step].set_result(continues)
 
-    def look_at_rungs(self, together: bool) -> None:
+    def update_rungs(self, together: bool) -> None:
         """Update the rungs after a rank has reached a rung or has ended.
 
         If rank 0 waits at a rung, ask the driver for a decision. If rank 0 has ended before the rung, stop the ranks that wait there.

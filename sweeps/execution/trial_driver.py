@@ -245,7 +245,7 @@ class TrialDriver:
         if ended.broken:
             log.info("%s is closed, because it cannot run another trial: %s", worker.id, ended.broken)
         if ended.update is not None and self.record(running, assignment.attempt, ended.update, ended):
-            running.look_at_rungs(together=bool(self.job.milestones))
+            running.update_rungs(together=bool(self.job.milestones))
         return ended
 
     async def _outcome(

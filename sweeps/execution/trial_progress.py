@@ -79,15 +79,15 @@ class TrialProgress:
         self._steps, self._failed, self._parts = {}, {}, {}
         return self.attempt
 
-    def checkpoints_to_delete(self, there: Iterable[str]) -> list[str]:
+    def checkpoints_to_delete(self, existing: Iterable[str]) -> list[str]:
         """Return the paths of the checkpoints to delete before another attempt. These are all incomplete or unneeded checkpoints.
 
         After `recall`, the first call also adds the latest complete checkpoints in the folder to the checkpoints that are kept.
 
         Args:
-            there: Paths of all checkpoints in the trial's folder.
+            existing: Paths of all checkpoints in the trial's folder.
         """
-        paths = {Path(path).name: path for path in there}
+        paths = {Path(path).name: path for path in existing}
         if self._recalled and self.checkpoint is not None:
             latest = [paths[name] for name in reversed(newest_checkpoints(paths, Path(self.checkpoint.path).name, self.keep_latest))]
             self._stored = dict.fromkeys([*(path for path in self._stored if path not in latest), *latest])

@@ -211,7 +211,7 @@ class TrialSession:
         Later messages contain the same reports and checkpoints until the pool acknowledges them.
         """
         update = self.unacknowledged()
-        sent = self.pool.tell.remote(self.assignment.trial.id, self.assignment.attempt, update)
+        sent = self.pool.record_update.remote(self.assignment.trial.id, self.assignment.attempt, update)
         sent.future().add_done_callback(lambda answer: self._acknowledge(update) if answer.exception() is None else None)
 
     def unacknowledged(self) -> RankUpdate:

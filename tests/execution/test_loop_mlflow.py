@@ -74,7 +74,7 @@ class Sweep:
 @pytest.fixture
 def sweep(tmp_path, database):
     loop_mlflow.watch()
-    loop_mlflow._waited_in_vain = False
+    loop_mlflow._last_wait_failed = False
     made = Sweep(tmp_path, database)
     # A thread that imports while another calls `mlflow.autolog` can stop both for ever: each holds a lock that the other waits for
     wait_until(lambda: all((made.folder(number) / "mlflow.json").exists() for number in (0, 1)), 60, "the runs of both trials")
@@ -251,7 +251,7 @@ def test_the_run_status_of_the_sweep_counts_whatever_the_loop_sets_later(sweep, 
     def loop():
         mlflow.start_run()
         with monkeypatch.context() as elsewhere:  # the tracker is in another process than the loop
-            elsewhere.setattr(loop_mlflow, "_at_hand", None)
+            elsewhere.setattr(loop_mlflow, "_current_run", None)
             sweep.tracker.handle(end(0, Result(state, 0.5), 2.0))
             sweep.tracker.close(20.0)
         mlflow.end_run("KILLED")
@@ -280,7 +280,7 @@ def test_without_a_server_a_loop_logs_to_the_trials_folder_and_its_log_says_so(s
     assert (run.data.metrics, run.info.status) == ({"loss": 0.5}, "FINISHED")
     said = capfd.readouterr().err
     assert NOBODY in said and str(sweep.folder(0) / "mlflow.db") in said
-    assert loop_mlflow._waited_in_vain, "the next trial waits less"
+    assert loop_mlflow._last_wait_failed, "the next trial waits less"
     sweep.loop(lambda: mlflow.log_metric("loss", 0.5), 1)
     assert sweep.run(1).data.metrics == {"loss": 0.5} and mlflow.active_run() is None
 
@@ -290,7 +290,7 @@ def test_a_server_that_never_answers_is_waited_for_ten_seconds_at_most(monkeypat
 
     assert loop_mlflow.ANSWER_WITHIN <= 10 and float(loop_mlflow.BOUNDS["MLFLOW_HTTP_REQUEST_TIMEOUT"]) <= 10
     monkeypatch.setattr(loop_mlflow, "ANSWER_WITHIN", 0.5)
-    monkeypatch.setattr(loop_mlflow, "_waited_in_vain", False)
+    monkeypatch.setattr(loop_mlflow, "_last_wait_failed", False)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began, said = time.monotonic(), []
         assert loop_mlflow.find(f"http://user:secret@127.0.0.1:{silent.getsockname()[1]}", tmp_path, said.append) is None
