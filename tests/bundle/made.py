@@ -1,4 +1,4 @@
-"""Ingredients of a bundle without a sweep: a user's modules on disk, a small table, and the model's predictions for it."""
+"""Parts of a bundle without a sweep: a user's modules on disk, a small table, and the model's predictions for it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PREPROCESSOR = """
 
 
 def modules(folder: Path, monkeypatch, tag: str) -> Any:
-    """Write the user's modules, with names of their own for each test, and import the preprocessor's."""
+    """Write the user's modules and import the preprocessor's module. Each test has other module names."""
     for name, text in {"model": MODEL.format(helper=f"helper_{tag}"), "helper": HELPER, "prep": PREPROCESSOR}.items():
         (folder / f"{name}_{tag}.py").write_text(textwrap.dedent(text))
     monkeypatch.syspath_prepend(str(folder))
@@ -64,7 +64,7 @@ def modules(folder: Path, monkeypatch, tag: str) -> Any:
 
 
 def raw() -> pd.DataFrame:
-    """Raw features of every kind; a gap in `area`, none in `rooms`, which are integers."""
+    """Return raw features of every kind. `area` has a missing value; `rooms` has integers without missing values."""
     return pd.DataFrame(
         {
             "rooms": [1, 2, 3, 4, 5, 6],
@@ -76,7 +76,7 @@ def raw() -> pd.DataFrame:
 
 
 def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
-    """Keyword arguments of `write_bundle` for a binary model."""
+    """Return keyword arguments for `write_bundle`, for a binary model."""
     prep = modules(folder, monkeypatch, tag)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()

@@ -16,7 +16,7 @@ MARK = "SWEEPS_TEST_MARK"
 
 
 class Mark:
-    """A pickle that leaves a file behind when it is read."""
+    """Pickle that creates a file when it is read."""
 
     def __reduce__(self):
         return exec, (f"import os; open(os.environ[{MARK!r}], 'w').close()",)
@@ -31,7 +31,7 @@ class Tampered:
 
     Attributes:
         what: The change, in a few words.
-        do: Changes the bundle's folder.
+        do: Function that changes the bundle's folder.
     """
 
     what: str
@@ -39,7 +39,7 @@ class Tampered:
 
 
 def flip(name: str, at: float = 0.5) -> Tampered:
-    """Flip one bit, at a fraction of the file's length."""
+    """Flip one bit. The place is a fraction of the file's length."""
 
     def do(bundle: Path) -> None:
         raw = bytearray((bundle / name).read_bytes())
@@ -151,7 +151,7 @@ CASES = (
 
 
 def applied(case: Tampered, bundle: Path) -> None:
-    """Tamper with a copy."""
+    """Return a copy of the bundle that was changed in one way."""
     if case.what.startswith("`MLmodel`"):
         (bundle / "MLmodel").write_bytes((bundle / "MLmodel").read_bytes() + b"# mine\n")
     else:
@@ -159,7 +159,11 @@ def applied(case: Tampered, bundle: Path) -> None:
 
 
 def page(answers: dict[str, tuple[str, str]]) -> str:
-    """The page: case -> the answer of `sweeps.load_bundle`, that of MLflow."""
+    """Return the page as Markdown.
+
+    Args:
+        answers: The answers of `sweeps.load_bundle` and of MLflow, by the change.
+    """
     head = f"""# Answers to tampered bundles
 
 <!-- Written by `{COMMAND}`. tests/bundle/test_tampered_bundles.py checks it. -->

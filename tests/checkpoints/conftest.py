@@ -1,4 +1,4 @@
-"""Fixtures of the tests of checkpoints."""
+"""Fixtures for the tests of checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives a pool the way the driver does, without Tune."""
+"""Drive a pool in the same way as the driver, but without Tune."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweeps.execution.pool import Pool
 
 @ray.remote(num_cpus=0)
 class TinyKeeper:
-    """Two columns and a line through them, cut for any number of ranks."""
+    """Data actor with two features, a linear label, and shards for one to three ranks."""
 
     def __init__(self):
         import numpy as np
@@ -50,18 +50,18 @@ def job(
     rungs: tuple[int, ...] = (),
     trial_timeout: float | None = None,
 ) -> Job:
-    """What a sweep of this loop would tell its gangs."""
+    """Return the settings that all trials of a sweep with this loop share."""
     return Job("test", loop, backend, (), metric, "minimize", max_t, frozenset(rungs), trial_timeout)
 
 
 def trial(number: int, params: dict[str, Any], workers: int, backend: str, seed: int | None = None, steps: tuple = ()) -> Trial:
-    """A trial on `workers` workers of one CPU."""
+    """Return a trial with a number of workers of one CPU each."""
     shape = Shape(workers, (("CPU", 1.0),), backend)
     return Trial(number, f"{number:04d}", params, steps, shape, number if seed is None else seed, {})
 
 
 class Driving:
-    """A pool of its own with a keeper; `run` takes one trial to its end, stopping it where told."""
+    """Pool with its own data actor. `run` runs one trial until its end, and may stop the trial at a step."""
 
     def __init__(self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2):
         self.folder = folder
@@ -75,13 +75,13 @@ class Driving:
         ray.get(self.pool.start.remote(trial, str(folder)))
 
     def checkpoint_step(self, trial: Trial) -> int:
-        """The step of the trial's newest complete checkpoint, as the pool knows it; 0 without one."""
+        """Return the step of the trial's newest complete checkpoint, as recorded in the pool; 0 without a checkpoint."""
         return ray.get(self.pool.checkpoint_step.remote(trial.id))
 
     def finish(
         self, trial: Trial, stop_at: int | None = None, timeout: float = 120, asked: list[int] | None = None
     ) -> tuple[Progress, list[Report]]:
-        """Answer rungs until the trial ends; its last Progress and all its reports."""
+        """Answer at rungs until the trial ends, and return its last `Progress` and all its reports."""
         reports: list[Report] = []
         deadline = time.monotonic() + timeout
         while True:
@@ -101,7 +101,7 @@ class Driving:
         return state, [r.metrics[metric] for r in reports]
 
     def reports_of(self, trial: Trial, stop_at: int | None = None) -> tuple[State | None, list[Report]]:
-        """Run one trial that must not fail; how it ended, and its reports."""
+        """Run one trial that must not fail, and return its final state and its reports."""
         self.start(trial)
         progress, reports = self.finish(trial, stop_at)
         assert progress.error is None, progress.error
@@ -114,19 +114,19 @@ class Driving:
 
 
 class Gang:
-    """A pool whose only gang has `workers` workers; it runs the loops of `tests.execution.loops`, one trial after another."""
+    """Pool with one gang of `workers` workers, which runs loops of `tests.execution.loops`, one trial after another."""
 
     def __init__(self, workers: int, backend: str, folder: Path, rungs: tuple[int, ...] = (), metric: str = "loss"):
         self.workers, self.backend, self.folder, self.trials = workers, backend, folder, 0
         self.driving = Driving(job("tests.execution.loops:named", backend, metric, rungs=rungs), folder)
 
     def trial(self, loop: str, seed: int | None = None, **params: Any) -> Trial:
-        """Return the next trial, which runs the loop of this name."""
+        """Return a new trial that runs a loop, given by name."""
         self.trials += 1
         return trial(self.trials - 1, {"loop": loop, **params}, self.workers, self.backend, seed)
 
     def run(self, loop: str, stop_at: int | None = None, **params: Any) -> tuple[State | None, list[Report]]:
-        """Run one trial of a loop; how it ended, and its reports."""
+        """Run one trial of a loop, and return its final state and its reports."""
         return self.driving.reports_of(self.trial(loop, **params), stop_at)
 
     def close(self) -> None:

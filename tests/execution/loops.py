@@ -1,4 +1,4 @@
-"""Training loops as Ray's documentation shows them; they know nothing of sweeps."""
+"""Training loops as in Ray's documentation. Most of them do not use sweeps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 
 def named(config):
-    """Runs the loop of this file that `config["loop"]` names, so that one gang can run many of them."""
+    """Run the loop of this file that `config["loop"]` names. One gang can therefore run many loops."""
     config = dict(config)
     return globals()[config.pop("loop")](config)
 
 
 def torch_loop(config):
-    """https://docs.ray.io/en/latest/train/getting-started-pytorch.html, on tabular data."""
+    """Train on tabular data, as in https://docs.ray.io/en/latest/train/getting-started-pytorch.html."""
     import torch
     from ray import train
     from ray.train import Checkpoint, get_checkpoint, get_context, get_dataset_shard, report
@@ -53,7 +53,7 @@ def torch_loop(config):
 
 
 def xgboost_loop(config):
-    """https://docs.ray.io/en/latest/train/getting-started-xgboost.html"""
+    """Train as in https://docs.ray.io/en/latest/train/getting-started-xgboost.html."""
     import ray.train
     import xgboost
     from ray.train.xgboost import RayTrainReportCallback
@@ -67,7 +67,7 @@ def xgboost_loop(config):
 
 
 def what_it_was_given(config):
-    """Reports the resources of its process."""
+    """Report the resources of this process."""
     import os
 
     import ray
@@ -91,7 +91,7 @@ def what_it_was_given(config):
 
 
 def reads(config):
-    """Reads its shard in every way there is, and must need neither an executor nor the actor that counts what is read."""
+    """Read the shard in every possible way. Fail if Ray Data starts an executor or the actor for its statistics."""
     import ray.train
     from ray.data._internal import stats
     from ray.data._internal.execution.streaming_executor import StreamingExecutor
@@ -114,7 +114,7 @@ def reads(config):
 
 
 def loads_and_stores(config):
-    """`prepare_data_loader` and `get_context().get_storage()`, imported by name, as in Ray's tutorials."""
+    """Use `prepare_data_loader` and `get_context().get_storage()`, which are imported by name, as in Ray's tutorials."""
     import torch
     from ray.train import get_context, get_dataset_shard, report
     from ray.train.torch import prepare_data_loader
@@ -132,7 +132,7 @@ def loads_and_stores(config):
 
 
 def transforms_lazily(config):
-    """Asks Ray Data for tasks while the gangs hold the CPUs."""
+    """Transform a shard with Ray Data while the gangs hold all CPUs."""
     import ray.train
 
     from sweeps.execution.ray_train_adapter import LazyData
@@ -152,7 +152,7 @@ def transforms_lazily(config):
 
 
 def careless(config):
-    """Depends on everything that a trial might leave behind, and leaves all of it behind."""
+    """Report every kind of state that an earlier trial might have left behind, and then leave all of it behind."""
     import logging
     import os
     import random
@@ -198,7 +198,7 @@ def careless(config):
 
 
 def leaks(config):
-    """Opens files and keeps them."""
+    """Open files and keep them open."""
     import ray.train
 
     kept = globals().setdefault("kept", [])
@@ -207,7 +207,7 @@ def leaks(config):
 
 
 def keeps(config):
-    """Says whether it had to build, for this data."""
+    """Report whether a cached object had to be built."""
     import ray.train
 
     from sweeps.trial import current
@@ -218,7 +218,10 @@ def keeps(config):
 
 
 def reads_late(config):
-    """Raises, when it is told to, what Ray raises in a read of data whose owner has died; when Ray does so depends on what lies where."""
+    """Wait for the test, and then raise the error that Ray raises if the owner of the data has died.
+
+    Without this function, the place of the data would decide whether and when Ray raises the error.
+    """
     import ray.exceptions
 
     folder = Path(config["folder"])
@@ -237,7 +240,7 @@ def three_steps(config):
 
 
 def fails_once(config):
-    """Five steps with a checkpoint each; raises at `config["at"]` on rank `config["rank"]`, unless an attempt did so before."""
+    """Report five steps with a checkpoint each. Raise at step `config["at"]` on rank `config["rank"]`, in the first attempt only."""
     import json
 
     import ray.train
@@ -257,12 +260,12 @@ def fails_once(config):
 
 
 def returns_metrics(config):
-    """A function as in Ray Tune's first example."""
+    """Return the metrics, as in the first example of Ray Tune."""
     return {"loss": config["x"], "ranks": 1.0}
 
 
 def reports_and_returns(config):
-    """Reports twice; what it returns is a last report if the objective's metric is in it."""
+    """Report twice and return a value, which counts as a last report if it contains the objective's metric."""
     import ray.train
 
     for step in (1, 2):
@@ -271,7 +274,7 @@ def reports_and_returns(config):
 
 
 def yields_metrics(config):
-    """Yields a report at each of four steps, and says in a file how many it came to."""
+    """Yield four reports, and write the number of the last step to a file."""
     steps = 0
     try:
         for steps in range(1, 5):
@@ -287,7 +290,7 @@ def nested_metrics(config):
 
 
 def tune_function(config):
-    """A Ray Tune function: reports, checkpoints and asks for its context by names that it imports."""
+    """Use the functions of Ray Tune, imported by name: report, save and load checkpoints, and read the context."""
     from ray import tune
     from ray.tune import Checkpoint, get_checkpoint, get_context, report
 
@@ -314,7 +317,7 @@ def tune_function(config):
 
 
 def air_session(config):
-    """A loop as Ray's documentation had it up to version 2.6."""
+    """Train as in Ray's documentation up to version 2.6."""
     from ray.air import session
     from ray.train import Checkpoint
 
@@ -329,7 +332,7 @@ def air_session(config):
 
 
 def boosts_for_tune(config):
-    """Ray Tune's XGBoost example, with Tune's own callback."""
+    """Train as in Ray Tune's XGBoost example, with Tune's callback."""
     import ray.train
     import xgboost
     from ray.tune.integration.xgboost import TuneReportCheckpointCallback
@@ -346,9 +349,10 @@ def boosts_for_tune(config):
 
 
 def saves_and_holds(config):
-    """Rank 0 reports a checkpoint, the others report as well; then all wait. The rank `first` reports before the others.
+    """Report on each rank, rank 0 with a checkpoint, and then wait. The rank `first` reports before the others.
 
-    It waits until all loops run: the pool asks the other ranks for their news once, and a rank without a trial has none.
+    Each rank first waits until the loops of all ranks run. The pool asks the other ranks for their reports only once, and a rank whose loop
+    does not run would not answer.
     """
     import ray.train
 
@@ -371,7 +375,7 @@ def saves_and_holds(config):
 
 
 def wait_for(latch: Path, seconds: float = 60.0) -> None:
-    """Wait until a file is there."""
+    """Wait until a file exists."""
     deadline = time.monotonic() + seconds
     while not latch.exists():
         if time.monotonic() > deadline:

@@ -1,6 +1,7 @@
-"""`sweeps`, with a SIGKILL at a latched point: `python -m tests.faults.crashing POINT ARGS...`. The product has no code for this.
+"""Run `sweeps`, and kill it with SIGKILL at a chosen point: `python -m tests.faults.crashing POINT ARGS...`.
 
-A point is a function that is called where state is written; the process dies before, within or after its call.
+A point is a function that is called where state is written. The process dies before, during or after the call. The code of sweeps has no
+such points; this module patches the functions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Any, NamedTuple
 
 
 class Point(NamedTuple):
-    """Where to die: at this call of a function, counting only the calls for which `when` holds."""
+    """Point at which the process dies.
+
+    Attributes:
+        what: Description for the report.
+        target: The function, as `module:function`.
+        how: `before`, `half` or `after`: when the process dies relative to the function's work.
+        nth: Number of the call at which the process dies. Only calls for which `when` returns True are counted.
+        when: Function of the call's arguments.
+    """
 
     what: str
     target: str
@@ -59,14 +68,14 @@ POINTS = {
 
 
 def die(driver: int | None = None) -> None:
-    """End the driver, and this process if it is another one."""
+    """Kill the driver, if it is another process, and then this process."""
     for pid in (driver, os.getpid()):
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
 
 
 def _half(name: str, args: tuple) -> None:
-    """Do a part of the function's work."""
+    """Do half of the function's work."""
     if name.endswith("append_logs"):
         import json
 
@@ -80,7 +89,12 @@ def _half(name: str, args: tuple) -> None:
 
 
 def arm(point: Point, driver: int | None = None) -> None:
-    """Put the latch in the place of the function; `driver` dies of it if this is another process."""
+    """Patch the function so that this process and the driver die at the point.
+
+    Args:
+        point: The point.
+        driver: Process id of the driver; None if this process is the driver.
+    """
     module, _, name = point.target.partition(":")
     owner: Any = importlib.import_module(module)
     *inside, last = name.split(".")
@@ -103,7 +117,7 @@ def arm(point: Point, driver: int | None = None) -> None:
 
 
 class _Latched:
-    """Stand-in for `subprocess` that passes the latch to the tracker's process."""
+    """Stand-in for `subprocess` that also patches the tracker's process."""
 
     PIPE = subprocess.PIPE
 

@@ -1,6 +1,6 @@
-"""`sweeps`, with a disk that fills at a latched point: `python -m tests.faults.filling TARGET DISK ARGS...`.
+"""Run `sweeps` with a disk that becomes full at a chosen point: `python -m tests.faults.filling TARGET DISK ARGS...`.
 
-TARGET, `module:function`, is a function that is called before something is written.
+TARGET is a function that is called before something is written, as `module:function`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def fill(disk: Path, leave: int = 0) -> Path:
-    """Fill a disk except for some bytes, and return the file that fills it."""
+    """Fill a disk except for some bytes, and return the path of the file that fills the disk."""
     filler = disk / "filler"
     with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -25,7 +25,7 @@ def fill(disk: Path, leave: int = 0) -> Path:
 
 
 def arm(target: str, disk: Path) -> None:
-    """Make the function fill the disk before it does its work."""
+    """Patch the function so that it fills the disk before it does its work."""
     module, _, name = target.partition(":")
     owner: Any = importlib.import_module(module)
     whole = getattr(owner, name)

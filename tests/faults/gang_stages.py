@@ -1,6 +1,6 @@
-"""A training loop and a backend that hold at a chosen stage. Tests copy this file into a folder of their own, where it finds its latches.
+"""A training loop and a backend that wait at a chosen stage. Tests copy this file into a folder, which also contains the latches.
 
-A process that comes to a stage leaves the file `STAGE-RANK-PID`, and waits while the file `hold-STAGE` is there.
+A process that reaches a stage creates the file `STAGE-RANK-PID`. It waits while the file `hold-STAGE` exists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = 5
 
 
 def come_to(stage: str, rank: object) -> None:
-    """Leave a mark and wait while the stage is held."""
+    """Create the file of this stage, and wait while the stage is held."""
     (HERE / f"{stage}-{rank}-{os.getpid()}").touch()
     deadline = time.monotonic() + 60
     while (HERE / f"hold-{stage}").exists():
@@ -45,7 +45,7 @@ def _come_to_connect() -> None:
 
 
 class HoldingConfig(TorchConfig):
-    """Torch's own, with a stage before the processes connect."""
+    """Torch's backend configuration with an additional stage before the processes connect."""
 
     @property
     def backend_cls(self):
@@ -53,7 +53,7 @@ class HoldingConfig(TorchConfig):
 
 
 def loop(config: dict) -> None:
-    """Five steps, each with a sum over all ranks and a checkpoint; holds at step 3."""
+    """Report five steps, each with a sum over all ranks and a checkpoint. Step 3 is a stage at which the test can hold the loop."""
     context = ray.train.get_context()
     rank, world, start = context.get_world_rank(), context.get_world_size(), 0
     if checkpoint := ray.train.get_checkpoint():

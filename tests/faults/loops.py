@@ -1,4 +1,4 @@
-"""Loops that misbehave."""
+"""Training loops that misbehave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def kills_itself(config):
 
 
 class Enough(BaseException):
-    """An error that is not an `Exception`, as some frameworks raise."""
+    """An error that does not inherit from `Exception`. Some frameworks raise such errors."""
 
 
 def misbehaves(config):
@@ -50,7 +50,7 @@ def misbehaves(config):
 
 
 def _first_time(config) -> bool:
-    """Return True once in a test: the mark is written before the process dies."""
+    """Return True at the first call in a test. The mark on disk is written before the process may die."""
     mark = Path(config["latch"], "died")
     if mark.exists():
         return False
@@ -105,7 +105,7 @@ def wait_for_ever() -> None:
 
 
 def leaves(config):
-    """Leave behind what the parameters say, and report once."""
+    """Leave behind the state that the parameters name, and report once."""
     import ray.train
 
     if config["how"] == "a thread that reports":
@@ -141,7 +141,7 @@ def hangs(config):
 
 
 def dies_late_and_hangs(config):
-    """Use most of the time limit, then kill the process. On the next gang, hang."""
+    """Use most of the time limit, then kill the process. In the next attempt, hang."""
     import ray.train
 
     ray.train.report({"loss": 1.0})
@@ -152,7 +152,7 @@ def dies_late_and_hangs(config):
 
 
 def reports_unequally(config):
-    """Report on each rank as often as the parameters say, with checkpoints of all ranks if they say so."""
+    """Report as often as the parameters say for each rank, with checkpoints on all ranks if the parameters say so."""
     import ray.train
 
     for _ in range(config["reports"][ray.train.get_context().get_world_rank()]):
@@ -162,7 +162,7 @@ def reports_unequally(config):
 
 
 def dies(config):
-    """Report once, and die in the way that the parameters say."""
+    """Report once, and then die in the way that the parameters name."""
     import ray.train
 
     ray.train.report({"loss": 1.0})
@@ -178,7 +178,7 @@ _eaten = []
 
 
 def eats_descriptors(config):
-    """Open files until no descriptor is left, and keep them open."""
+    """Open files until no file descriptor is left, and keep them open."""
     import resource
 
     import ray.train

@@ -1,4 +1,4 @@
-"""Training loops as the documentation of Ray and of each framework shows them, with tiny models; they know nothing of sweeps."""
+"""Training loops as in the documentation of Ray and of each framework, with tiny models. They do not use sweeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def lightgbm_loop(config):
-    """https://docs.ray.io/en/latest/train/getting-started-lightgbm.html"""
+    """Train as in https://docs.ray.io/en/latest/train/getting-started-lightgbm.html."""
     import lightgbm as lgb
     import ray.train
     from ray.train.lightgbm import RayTrainReportCallback, get_network_params, normalize_pandas_for_lightgbm
@@ -39,7 +39,7 @@ def lightgbm_loop(config):
 
 
 def lightgbm_for_tune(config):
-    """Ray Tune's LightGBM example, with Tune's own callback."""
+    """Train as in Ray Tune's LightGBM example, with Tune's callback."""
     import lightgbm as lgb
     import ray.train
     from ray.tune.integration.lightgbm import TuneReportCheckpointCallback
@@ -57,7 +57,7 @@ def lightgbm_for_tune(config):
 
 
 def keras_loop(config):
-    """https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl: `TF_CONFIG` is set by hand."""
+    """Train as in https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl. The loop sets `TF_CONFIG` itself."""
     import json
     import os
     import socket
@@ -145,7 +145,7 @@ def _loader(name):
 
 
 def lightning_loop(config):
-    """https://docs.ray.io/en/latest/train/getting-started-pytorch-lightning.html"""
+    """Train as in https://docs.ray.io/en/latest/train/getting-started-pytorch-lightning.html."""
     import lightning.pytorch as pl
     import ray.train.lightning
 
@@ -165,7 +165,7 @@ def lightning_loop(config):
 
 
 def lightning_for_tune(config):
-    """Ray Tune's Lightning example, with Tune's own callback."""
+    """Train as in Ray Tune's Lightning example, with Tune's callback."""
     import lightning.pytorch as pl
     from ray.tune.integration.pytorch_lightning import TuneReportCheckpointCallback
 
@@ -181,7 +181,7 @@ def lightning_for_tune(config):
 
 
 def transformers_loop(config):
-    """https://docs.ray.io/en/latest/train/getting-started-transformers.html, with a model that is made from a configuration."""
+    """Train as in https://docs.ray.io/en/latest/train/getting-started-transformers.html. The model is built from a configuration."""
     import ray.train.huggingface.transformers
     import torch
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments

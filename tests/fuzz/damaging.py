@@ -1,4 +1,4 @@
-"""Ways to damage a file of a sweep's folder, and a watch on what a reader writes elsewhere."""
+"""Ways to damage a file of a sweep's folder, and a check that a reader writes nothing outside the folder."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ values = st.one_of(plain, st.lists(plain, max_size=3), st.dictionaries(texts, pl
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of every value inside one."""
+    """Return the path of a JSON value and of every value inside it."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path] + [place for key, own in inner for place in places(own, (*path, key))]
 
 
 def changed(value: Any, data: st.DataObject) -> Any:
-    """A JSON value of which something is another value, is missing or is more."""
+    """Return a copy of a JSON value in which one value is replaced, removed or added."""
     value = copy.deepcopy(value)
     path = data.draw(st.sampled_from(places(value)), label="path")
     new = data.draw(values, label="value")
@@ -53,7 +53,7 @@ def changed(value: Any, data: st.DataObject) -> Any:
 
 
 def damaged(text: bytes, data: st.DataObject) -> bytes:
-    """A file of which bytes are others, or missing."""
+    """Return the content of a file in which some bytes are replaced or missing."""
     how = data.draw(st.sampled_from(["cut", "byte", "nothing", "deep", "zeros", "encoding", "twice"]), label="bytes")
     at = data.draw(st.integers(0, len(text)), label="at")
     end = data.draw(st.sampled_from([at, at + 1, at + 7, at + 4000]), label="end")
@@ -72,7 +72,7 @@ def damaged(text: bytes, data: st.DataObject) -> bytes:
 
 
 def damaged_json(text: bytes, data: st.DataObject) -> bytes:
-    """A JSON file, damaged in its values or in its bytes."""
+    """Damage the values or the bytes of a JSON file."""
     if data.draw(st.booleans(), label="in its values"):
         value = json.loads(text)
         for _ in range(data.draw(st.integers(1, 3), label="times")):
@@ -82,7 +82,7 @@ def damaged_json(text: bytes, data: st.DataObject) -> bytes:
 
 
 def damaged_journal(text: bytes, data: st.DataObject) -> bytes:
-    """A journal with some lines damaged, moved or lost."""
+    """Return a journal in which some lines are damaged, moved or lost."""
     lines = text.split(b"\n")[:-1]
     for _ in range(data.draw(st.integers(1, 4), label="lines")):
         at = data.draw(st.integers(0, len(lines) - 1), label="line")
@@ -101,7 +101,7 @@ def damaged_journal(text: bytes, data: st.DataObject) -> bytes:
 
 @contextlib.contextmanager
 def touching_nothing_outside(folder: Path) -> Iterator[None]:
-    """Fail if this process writes, renames or removes a file that is not in the folder."""
+    """Fail if this process writes, renames or removes a file outside the folder."""
     _watch["inside"], _watch["seen"] = os.path.realpath(folder), []
     try:
         yield

@@ -1,4 +1,4 @@
-"""What every fuzz test shares: how many cases, how they are mutated, and what counts as a failure."""
+"""Code for all fuzz tests: the number of cases, mutations of bytes, and the conditions under which a case fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ damage = st.lists(
 
 
 def damaged(data: bytes, how: list[tuple[float, int, bytes]]) -> bytes:
-    """Return the bytes with parts replaced."""
+    """Return the bytes with some parts replaced."""
     for place, length, new in how:
         at = int(place * len(data))
         data = data[:at] + new + data[at + length :]
@@ -44,12 +44,14 @@ def damaged(data: bytes, how: list[tuple[float, int, bytes]]) -> bytes:
 
 
 def held(folder: Path, call: Callable[[], Any], refusals: tuple[type[Exception], ...] = (SweepsError,)) -> Any:
-    """Call, and return what it returns, or the error of ours that it raises.
+    """Call a function, and return its result or the expected error that it raised.
+
+    The call must not take long, and must not create, change or remove files beside `folder`.
 
     Args:
-        folder: in whose parent nothing may be made, changed or removed beside it.
-        call: what reads the input.
-        refusals: the errors of ours.
+        folder: The folder that the function may write to.
+        call: Function that reads the input.
+        refusals: Classes of expected errors.
     """
     before, begun = _beside(folder), time.monotonic()
     try:

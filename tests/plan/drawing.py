@@ -1,4 +1,4 @@
-"""Draw random trials as a search would, to check the predictions of a plan."""
+"""Draw random trials in the same way as a search, to check the predictions of a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweeps.space import Space
 
 
 def drawn(space: Space, rng: random.Random) -> Iterator[dict[str, Any]]:
-    """Return the configurations of all trials of a sweep, in the order in which the search visits the cells."""
+    """Return the configurations of all trials of a sweep, in the order in which the search starts them."""
     counts = [0] * len(space.cells)
     for _ in range(space.limits.max_trials):
         cell = space.cells[next_cell(space.cells, counts)]

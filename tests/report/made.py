@@ -1,4 +1,4 @@
-"""A made-up space with every kind of dimension, and made-up trials, for tests of the report."""
+"""An artificial space with every kind of dimension, and artificial trials, for tests of the report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def space_in(folder: Path) -> Space:
 
 
 def key_of(dimension: Dimension, rng: random.Random) -> Any:
-    """Return a key as a search would sample it."""
+    """Return a random key of a dimension, as a search would sample it."""
     if dimension.options:
         return rng.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:
@@ -55,7 +55,7 @@ def key_of(dimension: Dimension, rng: random.Random) -> Any:
 def trial(
     space: Space, number: int, state: State = State.COMPLETE, curve: Sequence[float] = (0.5,), error: str | None = None
 ) -> TrialRecord:
-    """Return a trial of this space with the given values at its steps. The result is deterministic."""
+    """Return a trial of this space with the given values at its steps. Equal arguments give an equal trial."""
     rng, labels = random.Random(number), {}
 
     def choose(dimension: Dimension) -> Any:

@@ -9,7 +9,7 @@ from sweeps.space import load
 
 @pytest.fixture
 def make_space(tmp_path):
-    """A space from the body of its `space:` section."""
+    """Load a space from the body of its `space:` section."""
 
     def make(
         body: str,

@@ -1,4 +1,4 @@
-"""Drivers that die when they write, for tests without Ray."""
+"""Drivers that die while they write, for tests without Ray."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sweeps.study.journal import Journal
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Raised in place of the death of the process."""
 
 
 class Deaf:
-    """Takes every call, as the pool's handle and the tracker do, and answers nothing."""
+    """Stand-in for the pool's handle and for the tracker. It accepts every call and returns nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return Deaf()
@@ -30,12 +30,12 @@ class Deaf:
 
 
 def records_of(folder: Path) -> int:
-    """The records of a sweep's journal."""
+    """Return the number of records in a sweep's journal."""
     return (folder / JOURNAL).read_bytes().count(b"\n")
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, at: int, part: float) -> None:
-    """Let a driver die when it writes its record of this number, of which this part comes to the disk."""
+    """Let a driver die when it writes the record with the number `at`. Only the fraction `part` of the record is written."""
     whole, count = Journal.append_logs, 0
 
     def append_logs(self, logs):
@@ -52,13 +52,15 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int, part: float) -> None:
 
 
 def with_deaths(drive: Callable[[], Any], folder: Path, data: st.DataObject, records: int) -> Any:
-    """What a sweep comes to in an empty folder, whose drivers die one to four times, at any record and any byte of it.
+    """Run a sweep in an empty folder with one to four drivers that die, and return the result of the last driver.
+
+    Each driver dies at a random record and a random byte of the record.
 
     Args:
-        drive: a driver, to the end of the sweep.
-        folder: the sweep's.
-        data: hypothesis' choices.
-        records: that an undisturbed sweep writes.
+        drive: Function that runs a driver until the sweep ends.
+        folder: The sweep's folder.
+        data: Source of random choices (hypothesis).
+        records: Number of records that an undisturbed sweep writes.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

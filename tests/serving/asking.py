@@ -1,4 +1,4 @@
-"""Asks an ASGI application without a server."""
+"""Send requests to an ASGI application without a server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 async def ask(
     app: Any, path: str, body: bytes | list[bytes | None] = b"", method: str = "POST", headers: dict[str, str] | None = None
 ) -> Any:
-    """(status, body) of one request; the body as JSON where it is that.
+    """Send one request, and return the status and the body. A JSON body is parsed.
 
-    A list is a body in parts, without a length; at None the client goes.
+    If the request's body is a list, its parts are sent one by one, without a length. At the part None, the client disconnects.
     """
     parts = [body] if isinstance(body, bytes) else list(body)
     given = {"content-type": "application/json"} | ({"content-length": str(len(body))} if isinstance(body, bytes) else {}) | (headers or {})

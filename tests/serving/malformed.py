@@ -113,7 +113,7 @@ CASES = (
 
 
 def shown(case: Case) -> str:
-    """A request as the page shows it."""
+    """Return a request as the page shows it."""
     raw = case.body if isinstance(case.body, bytes) else json.dumps(case.body, default=repr).encode()
     text = raw.decode(errors="backslashreplace").replace("\n", "\\n").replace("|", "\\|")
     text = text if len(text) <= 110 else text[:109] + "…"
@@ -123,7 +123,7 @@ def shown(case: Case) -> str:
 
 
 def page(answers: dict[str, tuple[int, Any]]) -> str:
-    """The page."""
+    """Return the page as Markdown."""
     head = f"""# Answers to malformed requests
 
 <!-- Written by `{COMMAND}`. tests/serving/test_malformed_requests.py checks it. -->

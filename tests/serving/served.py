@@ -1,4 +1,4 @@
-"""Bundles for tests of serving, without a sweep and without an export."""
+"""Bundles for tests of serving, made without a sweep and without an export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeps.space import Step
 
 
 def raw(n: int = 60) -> pd.DataFrame:
-    """Raw rows of every type of column."""
+    """Return raw rows with a column of every type."""
     rng = np.random.default_rng(2)
     return pd.DataFrame(
         {
@@ -40,7 +40,7 @@ STEPS = (
 
 
 class Model:
-    """Adds up what it is given."""
+    """Model whose prediction is the sum of its inputs."""
 
     def predict(self, frame: pd.DataFrame) -> np.ndarray:
         numbers = frame.drop(columns="built", errors="ignore").to_numpy("float64", na_value=0.0)
@@ -48,7 +48,7 @@ class Model:
 
 
 def bundle(model: Any = None, names: Sequence[str] | None = None) -> Bundle:
-    """A bundle in memory, of all columns or of some."""
+    """Return a bundle in memory, with all columns or some of them."""
     rows = raw() if names is None else raw()[list(names)]
     manifest = Manifest(
         created="2026-01-01T00:00:00+00:00",

@@ -1,4 +1,4 @@
-"""A bundle on disk whose model can be held up, and a server of it as a user starts it."""
+"""A bundle on disk with a model that waits for the test, and a server process for this bundle."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load_slow(folder):
 
 @contextlib.contextmanager
 def exported(folder: Path, tag: str):
-    """A bundle, and the arguments of its export."""
+    """Return a bundle and the arguments of its export."""
     with pytest.MonkeyPatch.context() as patch:
         kept = made.ingredients(folder, patch, tag)
         module = folder / f"model_{tag}.py"
@@ -45,7 +45,7 @@ def exported(folder: Path, tag: str):
 
 
 def started(bundle: Path, *options: str):
-    """The process, and the address that it prints."""
+    """Start the server, and return its process and the address that it prints."""
     process = command("serve", bundle, "--port", "0", *options)
     line = process.stderr.readline()
     assert line.startswith(f"serving {bundle} at http://"), line + process.stderr.read()

@@ -1,4 +1,4 @@
-"""A server in this process, and clients that speak to it by raw sockets."""
+"""A server in this process, and clients that use raw sockets."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ROW = json.dumps([GOOD]).encode()
 
 
 class Held(served.Model):
-    """A model that answers when the test lets it."""
+    """Model that waits until the test lets it predict."""
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
 
     def predict(self, frame: Any) -> Any:
-        """Wait for `go`."""
+        """Wait for `go`, then predict."""
         self.begun.set()
         self.go.wait(30)
         return super().predict(frame)
 
 
 class Running:
-    """A server in a thread. No signal reaches it: `end` does what SIGTERM does."""
+    """Server in a thread. Signals do not reach this thread; the method `end` does the same as SIGTERM."""
 
     def __init__(self, server: Server, port: int):
         self.server, self.port = server, port
@@ -54,7 +54,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(model: Any = None, limits: Limits | None = None, drain_seconds: float = 15) -> Iterator[Running]:
-    """A server that listens; it has ended afterwards."""
+    """Run a server for the duration of the context. At the end, check that the server has ended."""
     with listening("127.0.0.1", 0) as listener:
         server = Server(make_app(served.bundle(model), limits or Limits()), listener, limits or Limits(), drain_seconds)
         found = Running(server, listener.getsockname()[1])
@@ -69,14 +69,18 @@ def running(model: Any = None, limits: Limits | None = None, drain_seconds: floa
 
 
 def request(body: bytes = ROW, path: str = "/predict", method: str = "POST", **headers: str) -> bytes:
-    """A request as it goes over the wire."""
+    """Return the bytes of a request."""
     given = {"Host": "localhost", "Content-Length": str(len(body))} | {k.replace("_", "-"): v for k, v in headers.items()}
     lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
 def answer(client: socket.socket) -> tuple[int, dict[str, str], Any]:
-    """(status, headers, body) of the next answer; the body as JSON where it is that. EOFError if there is none."""
+    """Read the next answer, and return its status, headers and body. A JSON body is parsed.
+
+    Raises:
+        EOFError: There is no answer.
+    """
     raw = bytearray()
     while b"\r\n\r\n" not in raw:
         if not (part := client.recv(1)):
@@ -95,7 +99,7 @@ def answer(client: socket.socket) -> tuple[int, dict[str, str], Any]:
 
 
 def closed(client: socket.socket) -> bool:
-    """Wait until the server closes; True if it sends nothing before."""
+    """Wait until the server closes the connection, and return True if the server has sent nothing before."""
     try:
         return client.recv(1) == b""
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""A small valid space file, and a way to load variations of it."""
+"""A small valid space file, and fixtures that load variations of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write `space.yaml` in a fresh folder, which becomes the working directory, and return its relative path."""
+    """Write `space.yaml` into a new folder, change to this folder, and return the file's relative path."""
     monkeypatch.chdir(tmp_path)
 
     def do(text: str) -> Path:
@@ -34,7 +34,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def space(write: Write) -> Callable[..., Space]:
-    """Load a valid head with this `space:` section, given without its first line and indentation."""
+    """Load the space file with another `space:` section. The section is given without its first line and without indentation."""
 
     def do(section: str, *overrides: str, limits: str = "max_trials: 50") -> Space:
         body = "".join(f"  {line}\n" for line in section.strip("\n").splitlines())
@@ -45,7 +45,7 @@ def space(write: Write) -> Callable[..., Space]:
 
 @pytest.fixture
 def lines(write: Write) -> Callable[..., list[str]]:
-    """The problems of a file, one string each, without the file's name."""
+    """Return the problems of a file as lines, without the file's name."""
 
     def do(text: str, *overrides: str) -> list[str]:
         with pytest.raises(InputError) as e:

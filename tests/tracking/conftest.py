@@ -9,11 +9,11 @@ from tests.commands import mlflow_database
 
 @pytest.fixture
 def database():
-    """An empty MLflow database."""
+    """Return an empty MLflow database."""
     return mlflow_database()
 
 
 @pytest.fixture
 def empty_database(database, tmp_path):
-    """An empty MLflow database in the test's folder."""
+    """Copy an empty MLflow database into the test's folder."""
     shutil.copy(database, tmp_path)
