@@ -62,7 +62,7 @@ def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> R
 
 
 def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> Report | None:
-    """Write `report.md` and `report.html` into a sweep's folder. If this fails, the error is logged, and the sweep goes on.
+    """Write `report.md` and `report.html` into a sweep's folder. If this fails, the error is logged, and the sweep continues.
 
     Args:
         folder: The sweep's folder.

@@ -60,7 +60,7 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
 
 
 def scaling_key(cell: Cell) -> str:
-    """Return the cell's values of the `scaling` section as JSON text. Trials in cells with equal texts can run on the same workers."""
+    """Return the cell's values of the `scaling` section as JSON text. Cells with equal texts can use the same workers."""
     return json.dumps({k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")}, sort_keys=True, default=str)
 
 

@@ -74,7 +74,7 @@ def rebuild(lines: Sequence[bytes], result: Mapping[str, Any] | None, facts: Swe
     Args:
         lines: Lines of the journal, each with its line feed.
         result: A valid result of the sweep (see `sweeps.core.result.result_error`); None if the sweep has no result.
-        facts: What is known about the sweep apart from the journal and the result.
+        facts: Facts about the sweep that are neither in the journal nor in the result.
 
     Returns:
         The rebuilt journal. The lines are unchanged if no line is damaged and the study does not contradict the result.

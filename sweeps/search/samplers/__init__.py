@@ -1,1 +1,1 @@
-"""Samplers, one file for each algorithm. `base` defines the interfaces; `history` provides the trials that models learn from."""
+"""Samplers, one file for each algorithm. `base` defines the interfaces; `history` collects the earlier trials for the samplers."""

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """Interface of a sampler that suggests values from the history. A user-defined sampler can be any class with the method `suggest`."""
+    """Interface of a sampler that suggests values based on earlier trials. Any class with the method `suggest` can be such a sampler."""
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Suggest values for the next trial.
 
         Args:
             history: History of the sweep. `history.trials()` returns the trials, and `history.space` has the dimensions of every trial.
-            cell: Values of the grid dimensions, which are fixed.
+            cell: Value of each grid dimension in this trial, by name. The sampler cannot change these values.
             rng: Random number generator for this trial. Use no other generator, so that a resumed sweep suggests the same values.
 
         Returns:
@@ -47,7 +47,7 @@ class ReseededSampler:
         space: Distributions of the dimensions that are sampled together, by name. The other dimensions are sampled independently.
 
     Attributes:
-        space: The argument.
+        space: The argument `space`.
         sampler: The Optuna sampler of the current trial.
     """
 
@@ -67,7 +67,7 @@ class ReseededSampler:
 
 @dataclass(frozen=True)
 class SamplerContext:
-    """Facts about the sweep that are available when a sampler is built.
+    """Facts about the sweep that are known when its sampler is built.
 
     Attributes:
         seed: Seed of the sweep.
@@ -92,8 +92,8 @@ class Algorithm(ABC):
 
     Attributes:
         several_objectives: True if the algorithm can optimize several objectives.
-        package: Name of the optional package that the algorithm needs; None if no optional package is needed. The extra of sweeps that
-            installs the package has the same name as the package.
+        package: Name of the optional package that the algorithm needs, such as "cmaes" for `pip install 'sweeps-ray[cmaes]'`; None if no
+            optional package is needed.
     """
 
     several_objectives: ClassVar[bool] = False
@@ -104,7 +104,7 @@ class Algorithm(ABC):
         """Build the sampler of a sweep.
 
         Args:
-            context: Facts about the sweep.
+            context: Seed, dimensions and `max_t` of the sweep.
         """
 
 

@@ -49,10 +49,10 @@ class CellSampler(BaseSampler):
         self._repeats = space.repeats
 
     def begin(self, cell: Mapping[str, Any], number: int, index: int = 0) -> None:
-        """Prepare the sampler for the next trial.
+        """Prepare the sampler for the next trial. Call this method before Optuna samples the trial.
 
         Args:
-            cell: Values of the grid dimensions.
+            cell: The trial's value of each grid dimension, by name.
             number: Number of configurations that started before this trial.
             index: Number of configurations that started in this cell before this trial.
         """
@@ -80,11 +80,11 @@ class CellSampler(BaseSampler):
         return self.model.suggest(self.history, self.cell, np.random.RandomState(seed_of(self.seed, self._number, "model")))
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution) -> Any:
-        """Return the value of one dimension: the value in the grid cell for a grid dimension, and otherwise a randomly drawn value."""
+        """Return the value of one dimension: for a grid dimension the value in the grid cell, for any other dimension a random value."""
         if param_name in self.cell:
             return self.cell[param_name]
         return self.optuna_sampler.sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Call the method `after_trial` of Optuna's sampler when a trial has ended."""
+        """Tell Optuna's sampler that a trial has ended."""
         self.optuna_sampler.sampler.after_trial(study, trial, state, values)

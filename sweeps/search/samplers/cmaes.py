@@ -14,7 +14,7 @@ from sweeps.space.section_models import AtLeast1, AtLeast2, Number
 
 @dataclass(frozen=True)
 class Cmaes(Algorithm):
-    """Adapt a normal distribution to the best trials. Only numbers are sampled from this distribution; a `choice` is sampled at random."""
+    """Adapt a normal distribution to the best trials, and sample numbers from it. A `choice` is sampled uniformly."""
 
     package: ClassVar[str | None] = "cmaes"
 

@@ -1,7 +1,7 @@
-"""Show each configuration to a sampler as one trial, with the aggregated values of its repeats.
+"""Show each configuration to a sampler as one trial, even if several trials repeat the configuration with different seeds.
 
-A sampler therefore learns from the same values that rank the configurations. A configuration is shown as running until its last repeat has
-ended.
+The values of this trial are the aggregated values of the repeats, such as their mean. The same values rank the configurations. The trial
+is shown as running until the last repeat has ended.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
     """Merge the trials of a configuration into one trial.
 
     The merged trial is a copy of the first trial, but its values are aggregated over all complete trials of the configuration, as in
-    `sweeps.study.repeats.merged`. For each constraint, the merged trial has the largest violation among these trials. The merged trial is
-    RUNNING until all repeats have ended.
+    `sweeps.study.repeats.merged`. For each constraint, the merged trial has the largest violation among the complete trials. The merged
+    trial is RUNNING until all repeats have ended.
 
     Args:
         trials: Trials of the configuration, the first trial first.
-        repeats: Number of trials of a configuration, and the aggregate of their values.
+        repeats: How many trials a configuration has, and how their values are aggregated.
 
     Returns:
         The merged trial. The first trial itself is returned in three cases: repeats are off, the first trial is not complete, or the first
@@ -50,11 +50,11 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
 
 
 class ByConfiguration:
-    """Wrapper of an Optuna study that has one trial for each configuration. Optuna's samplers read the study through this wrapper.
+    """View of an Optuna study that shows one trial for each configuration. Optuna's samplers read the study through this view.
 
     Args:
-        study: The wrapped study.
-        repeats: Number of trials of a configuration, and the aggregate of their values.
+        study: The Optuna study.
+        repeats: How many trials a configuration has, and how their values are aggregated.
     """
 
     def __init__(self, study: Any, repeats: Repeats):

@@ -1,8 +1,8 @@
-"""Encode the dimensions of a space as arrays for a model.
+"""Encode the values of trials as arrays for a model.
 
-The value of a numeric dimension is encoded as a place: a number between 0 and 1. A category is encoded as its index. In a logarithmic
-dimension, the place is a linear function of the value's logarithm. In a dimension with a step, each value is in the middle of an interval
-that is one step wide.
+A place is the encoded value of a dimension. In a numeric dimension, the place is a number between 0 and 1. In a categorical dimension, the
+place is the index of the category. In a logarithmic dimension, the place is a linear function of the value's logarithm. In a dimension with
+a step, each value is in the middle of an interval that is one step wide.
 """
 
 from __future__ import annotations
@@ -15,22 +15,26 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 
 class Axes:
-    """Encoding of dimensions.
+    """Conversion between the values of trials and places.
+
+    The methods take and return arrays with one row for each trial and one column for each dimension. Values are in Optuna's internal
+    representation. A shape such as (n, dimensions) means n rows and a column for each dimension; (n, numbers) has only the columns of the
+    numeric dimensions.
 
     Args:
-        space: Distributions by name. A distribution with a single value is not allowed.
+        space: Optuna's distribution of each dimension, by name. A distribution with a single value is not allowed.
 
     Attributes:
-        space: The argument.
-        names: Names of the dimensions. Arrays have one column for each dimension, in this order. Values are in Optuna's internal
-            representation.
-        choices: Number of options of each categorical dimension, by column.
+        space: The argument `space`.
+        names: Names of the dimensions, in the order of the columns.
+        choices: Number of options of each categorical dimension, by the index of its column.
         numbers: Indices of the columns of the numeric dimensions.
         step: Step of each numeric dimension; 0 for a dimension without a step.
-        log: True for each logarithmic numeric dimension.
+        log: One boolean for each numeric dimension: True if it is logarithmic.
         bounds: (numbers, 2) lower and upper bounds of the numeric dimensions.
-        low: Lower end of each numeric dimension: the lower bound minus half a step. For a logarithmic dimension, the logarithm of this end.
-        width: Distance from the lower end to the upper end of each numeric dimension. The upper end is the upper bound plus half a step.
+        low: Value at place 0 of each numeric dimension: the lower bound minus half a step. For a logarithmic dimension, the logarithm of
+            this value.
+        width: Distance of each numeric dimension from place 0 to place 1. Place 1 is at the upper bound plus half a step.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution]):
@@ -64,7 +68,7 @@ class Axes:
         return clipped
 
     def places(self, values: np.ndarray) -> np.ndarray:
-        """Convert (n, dimensions) values to (n, dimensions) places. The index of a category does not change."""
+        """Convert (n, dimensions) values to (n, dimensions) places. In a categorical dimension, both are the index of the category."""
         places = values.astype(float)
         places[:, self.numbers] = self.unit(places[:, self.numbers])
         return places
@@ -83,13 +87,13 @@ class Axes:
         return self.on_steps(places)
 
     def middle(self, rng: np.random.RandomState) -> np.ndarray:
-        """Return one (1, dimensions) place: the middle of each numeric dimension, and a random option of each categorical dimension."""
+        """Return (1, dimensions) places: the middle of each numeric dimension, and a random option of each categorical dimension."""
         place = self.anywhere(rng, 1)
         place[:, self.numbers] = 0.5
         return self.on_steps(place)
 
     def external(self, place: np.ndarray) -> dict[str, Any]:
-        """Convert one (dimensions,) place to values by dimension, in Optuna's external representation."""
+        """Convert the (dimensions,) places of one trial to its values in Optuna's external representation, by dimension name."""
         values = place.astype(float)
         values[self.numbers] = self.values(values[None, self.numbers])[0]
         return {name: self.space[name].to_external_repr(value) for name, value in zip(self.names, values.tolist(), strict=True)}

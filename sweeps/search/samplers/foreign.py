@@ -15,14 +15,14 @@ log = logging.getLogger(__name__)
 def build_foreign(name: str, factory: Callable[..., Any], options: Mapping[str, Any], context: SamplerContext) -> Model | ReseededSampler:
     """Build a user-defined sampler.
 
-    An Optuna sampler is built again for each trial, with the seed of the trial. Each suggestion is then a function of the study and the
-    seed, unless the sampler keeps state outside the study.
+    If this is a sampler of Optuna, it is built again for each trial, with the seed of the trial. Each suggestion is then a function of the
+    study and the seed, unless the sampler keeps state outside the study.
 
     Args:
         name: Name of the class or function as `module:attr`, for messages.
         factory: The class, or a function that returns a sampler.
         options: Keyword arguments for `factory`.
-        context: Facts about the sweep.
+        context: Seed, dimensions and `max_t` of the sweep.
 
     Raises:
         TypeError: `factory` does not accept the options, or does not return a sampler.

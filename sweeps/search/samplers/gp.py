@@ -13,7 +13,7 @@ from sweeps.space.section_models import AtLeast1
 
 @dataclass(frozen=True)
 class Gp(Algorithm):
-    """Suggest the point with the largest expected improvement at the last step."""
+    """Suggest the configuration with the largest expected improvement at the last step of a trial."""
 
     n_startup_trials: Annotated[AtLeast1, Field(description="number of trials that must have a value before the model is used")] = 10
     deterministic_objective: Annotated[StrictBool, Field(description="whether trials with equal parameters have equal values")] = False

@@ -1,11 +1,12 @@
-"""Gaussian process over configuration and fidelity, as in MOBSTER. The acquisition function is the expected improvement at full fidelity.
+"""Gaussian process over configuration and step, as in MOBSTER. It suggests the configuration with the largest expected improvement.
 
 MOBSTER: Klein et al., 2020, Model-based Asynchronous Hyperparameter and Neural Architecture Search.
 
-The value of a trial changes from rung to rung. The model therefore shifts the values of a lower rung by the median change to the next
-higher rung. The median is taken over the trials that reached both rungs. The shifted values are standardized, and bad outliers are clipped.
-The logarithm of the step is one more input dimension of the kernel. The length scale of this dimension is fitted, so the data decide how
-much the values at one rung predict the values at another rung.
+The expected improvement is computed at full fidelity, the step at which a trial ends. The value of a trial changes from rung to rung. The
+model therefore shifts the values of a lower rung by the median change to the next higher rung. The median is taken over the trials that
+reached both rungs. The shifted values are standardized, and very bad values are clipped. The logarithm of the step is one more input
+dimension of the kernel. The length scale of this dimension is fitted, so the data decide how much the values at one rung predict the values
+at another rung.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Process:
             noise: Variance of the noise if it is known; None to fit it.
 
         Returns:
-            (d + 2,) logarithms of the d length scales, of the scale and of the noise variance. If the fit fails, `start`, clipped to the
-            bounds.
+            (d + 2,) logarithms of the d length scales, of the scale and of the noise variance. If the fit fails, the result is `start`,
+            clipped to the bounds of the parameters.
         """
         bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (-9.0, 0.0)]
         if noise is not None:
@@ -132,10 +133,10 @@ class Process:
         self._alpha = cho_solve((self._low, True), self.y)
 
     def imagine(self, x: np.ndarray) -> None:
-        """Add inputs as observations, with their predicted means as values, so that the same points are not suggested again.
+        """Add running trials as observations with their predicted means as values, so that the model does not suggest them again.
 
         Args:
-            x: (m, d) inputs.
+            x: (m, d) inputs of the running trials.
         """
         if len(x):
             y = self.predict(x)[0]
@@ -173,17 +174,17 @@ class Process:
 
 
 class GpModel:
-    """Suggest the point with the largest expected improvement at full fidelity.
+    """Suggest the configuration with the largest expected improvement at full fidelity.
 
     The first suggestion is the middle of the space, because users tend to choose ranges around values that work. Google's Vizier does the
     same (Song et al., 2024: The Vizier Gaussian Process Bandit Algorithm).
 
     Args:
-        n_startup_trials: Number of trials that must have a value before the model is used. Until then, points are random, except the first
-            point.
+        n_startup_trials: Number of trials that must have a value before the model is used. Until then, suggestions are random, except the
+            first one.
         deterministic_objective: True if equal configurations have equal values.
         space: Distributions of the dimensions that every trial has. The other dimensions are sampled independently.
-        max_t: Step at which a trial ends, which is full fidelity. If None, the highest recorded step is full fidelity.
+        max_t: Step at which a trial ends. This step is full fidelity. If None, the highest recorded step is full fidelity.
     """
 
     def __init__(
@@ -206,7 +207,7 @@ class GpModel:
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
-        If the kernel is fitted again, its parameters are recorded as a system attribute of the trial.
+        If this call fits the kernel, it records the fitted parameters as a system attribute of the trial that is being sampled.
         """
         study, number = history.study, history.number
         if not set(self.names) - set(cell):
@@ -246,7 +247,8 @@ class GpModel:
     def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
         """Return the parameters of the kernel.
 
-        If there are enough new values, the parameters are fitted again and recorded in the study. Otherwise the last fit is used.
+        If the history has enough new values since the last fit, the parameters are fitted again and recorded in the study. Otherwise the
+        parameters of the last fit are returned.
         """
         count = sum(history.count(level) for level in history.levels)
         if self._fitted is None:
@@ -268,18 +270,18 @@ class GpModel:
         return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
 
     def _values(self, place: np.ndarray, cell: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a place by dimension, without the grid dimensions."""
+        """Convert the (dimensions,) places of one trial to its values by dimension name, without the grid dimensions."""
         return {name: value for name, value in self.axes.external(place).items() if name not in cell}
 
     def _at_full(self, x: np.ndarray) -> np.ndarray:
-        """Return (n, dimensions) places as (n, dimensions + 1) inputs at full fidelity."""
+        """Append the column of full fidelity to (n, dimensions) places. The result is (n, dimensions + 1) inputs of a `Process`."""
         return np.column_stack([x, np.ones(len(x))])
 
     def _fresh(self, places: np.ndarray, cell: Mapping[str, Any], taken: set[Point]) -> np.ndarray:
-        """Return copies of the places in which the grid dimensions have the values of the cell.
+        """Set the grid dimensions of (n, dimensions) places to the values of the cell, and return the rows that can be suggested.
 
-        If all dimensions are discrete, places whose points are in `taken` are left out. The points of the other places are then added to
-        `taken`.
+        If all dimensions are discrete, a row is left out if its configuration is in `taken`. The configurations of the returned rows are
+        added to `taken`. If a dimension is continuous, all rows are returned.
         """
         places = self._in_cell(places, cell)
         if not self._discrete:
@@ -295,7 +297,7 @@ class GpModel:
         return places[fresh]
 
     def _in_cell(self, x: np.ndarray, cell: Mapping[str, Any]) -> np.ndarray:
-        """Return a copy of the places in which the grid dimensions have the values of the cell."""
+        """Return a copy of (n, dimensions) places, with the grid dimensions set to the values of the cell."""
         x = x.copy()
         for i, (name, distribution) in enumerate(self.names.items()):
             if name in cell:
@@ -303,7 +305,10 @@ class GpModel:
         return x
 
     def _around(self, centers: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
-        """Draw AROUND neighbors of random centers. Each neighbor differs from its center in a random subset of the dimensions."""
+        """Draw `AROUND` neighbors of randomly chosen centers. Each neighbor differs from its center in a random subset of the dimensions.
+
+        `width` is the standard deviation of the difference in a numeric dimension. A dimension with wide steps has a larger one.
+        """
         x = centers[rng.randint(len(centers), size=AROUND)]
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
         moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
@@ -313,9 +318,10 @@ class GpModel:
 
 
 def observations(history: History, rng: np.random.RandomState) -> list[tuple[float, FrozenTrial, float]]:
-    """Choose at most `MOST` observations for the model.
+    """Choose at most `MOST` observations for the model. An observation is the value of a trial at a level.
 
-    Values at lower levels are shifted by the median change between levels, so that they are comparable with values at the highest level.
+    A level is a step at which trials were compared, or `FULL` for the final values of trials. Values at lower levels are shifted by the
+    median change between levels, so that they are comparable with values at the highest level.
 
     Args:
         history: The trials so far.
@@ -353,7 +359,7 @@ def observations(history: History, rng: np.random.RandomState) -> list[tuple[flo
 
 
 def standardized(values: np.ndarray) -> np.ndarray:
-    """Scale values to mean 0 and standard deviation 1, and clip bad outliers.
+    """Scale values to mean 0 and standard deviation 1, and clip values that are much worse than the others.
 
     Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are clipped to the whisker. Without clipping, a
     single diverged trial would make all other trials look equal. Values that are not finite are also clipped to the whisker.

@@ -1,4 +1,4 @@
-"""Trials of a study, sorted and grouped for models.
+"""Trials of a study, sorted and grouped for samplers.
 
 The cost of an update depends on the number of new and running trials, not on the number of all trials. The content of the history depends
 only on the study, not on the order in which trials were added to the history.
@@ -40,15 +40,16 @@ class History:
 
     Args:
         grids: Names of the grid dimensions. The values of these dimensions identify the cell of a trial.
-        repeats: Number of trials of a configuration, and the aggregate of their values.
-        space: Distributions of the dimensions that every trial has.
+        repeats: How many trials a configuration has, and how their values are aggregated.
+        space: Distributions of the dimensions that every trial has, by name.
 
     Attributes:
-        space: The argument.
+        space: The argument `space`.
         number: Number of the trial that is being sampled.
         running: Trials that have not ended, by number.
-        levels: Ranks of the trials, by level and cell, the best trial first. With several objectives, the first objective decides, and the
-            next objective decides only ties.
+        levels: The trials that reached each level in each cell, the best trial first. A trial is given as (sum of its violations of
+            constraints, values, trial number). Smaller values are better. With several objectives, the first objective decides the order,
+            and the next objective decides only ties.
         ended: Numbers of the ended trials that reached at least one level, by the highest level that they reached and by cell.
         known: Trials that have reached at least one level, by number.
         tried: Configurations of the known trials; see `point_of`.
@@ -79,13 +80,13 @@ class History:
 
     @property
     def study(self) -> Study:
-        """The Optuna study."""
+        """The Optuna study of the last `refresh`. Raise RuntimeError before the first `refresh`."""
         if self._study is None:
             raise RuntimeError("the history has not been refreshed from a study")
         return self._study
 
     def trials(self) -> list[FrozenTrial]:
-        """Return the earlier trials that are running or have reached a level, in the order of their numbers.
+        """Return the trials that are running or have reached a level, in the order of their numbers, without the trial being sampled.
 
         Returns:
             Optuna's frozen trials, one for each configuration; see `merge_repeats`.
@@ -153,7 +154,7 @@ class History:
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
 
     def spaces(self) -> list[dict[str, BaseDistribution]]:
-        """Return the dimensions in groups. All dimensions of a group occur in the same trials. Each group maps names to distributions.
+        """Return groups of dimensions that occur in the same trials. Each group maps names to distributions.
 
         For example, all dimensions inside one option form a group, because only trials with this option have these dimensions.
         """

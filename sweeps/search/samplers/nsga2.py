@@ -14,7 +14,7 @@ from sweeps.space.section_models import AtLeast2, Number
 
 @dataclass(frozen=True)
 class Nsga2(Algorithm):
-    """Cross and mutate the best trials of the last generation."""
+    """Cross and mutate the best trials of the earlier generations."""
 
     several_objectives: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Parzen mixtures over the dimensions of a space.
+"""Parzen mixtures: probability densities over the dimensions of a space, which are estimated from trials.
 
 A mixture has one kernel for each observation and one broad kernel over the whole space. A kernel is a product of truncated normal
 distributions and categorical distributions (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization). The mixture is
@@ -19,15 +19,15 @@ Widths = Callable[[np.ndarray], np.ndarray]  # (n, d) places -> (n, d) widths of
 
 
 class Mixture:
-    """Density over a space, conditioned on some of its dimensions.
+    """Density over a space, conditioned on the values of some dimensions.
 
     Args:
         axes: Encoding of the dimensions.
-        values: (n, dimensions) observations.
-        weights: (n,) weights of the observations' kernels. The broad kernel has weight 1.
-        widths: Function that computes the widths of the kernels from the places of the observations.
-        cell: Categories on which the mixture is conditioned: the index of the category, by column. The weight of each kernel is multiplied
-            by the kernel's probability of these categories.
+        values: (n, dimensions) values of the observed trials, in Optuna's internal representation.
+        weights: (n,) weights of the kernels of the trials. The broad kernel has weight 1.
+        widths: Function that computes the widths of the kernels in the numeric dimensions from the places of the trials.
+        cell: The dimensions on which the mixture is conditioned, all of them categorical: the index of the category, by the index of the
+            column. The weight of each kernel is multiplied by the kernel's probability of these categories.
     """
 
     def __init__(self, axes: Axes, values: np.ndarray, weights: np.ndarray, widths: Widths, cell: Mapping[int, int]):
@@ -59,7 +59,7 @@ class Mixture:
             size: Number of draws.
 
         Returns:
-            (size, dimensions) values.
+            (size, dimensions) values in Optuna's internal representation.
         """
         which = rng.choice(len(self._weights), p=self._weights, size=size)
         drawn = np.empty((size, len(self.axes.names)))

@@ -1,12 +1,12 @@
-"""TPE with one model for each rung and cell (Bergstra et al., 2011; one model for each rung as in BOHB, Falkner et al., 2018).
+"""TPE with one model for each rung and grid cell (Bergstra et al., 2011; one model for each rung as in BOHB, Falkner et al., 2018).
 
 Values at different steps cannot be compared. So the model ranks trials only at the highest rung that enough trials reached. A model that
 mixes values of several rungs is worse than random search.
 
-In a grid, the values of the cell are fixed, and the model is conditioned on these values. The weight of each kernel is multiplied by the
-kernel's probability of these values. Optuna can also fix the cell's values, with `enqueue_trial`. But then even a multivariate TPE does not
-condition the other dimensions on these values. In a comparison, the mean distance from the best possible value late in a sweep was 0.26
-with conditioning, and 0.5 without conditioning.
+The grid dimensions have the values of the trial's cell, and the model is conditioned on these values. The weight of each kernel is
+multiplied by the kernel's probability of these values. Optuna can also fix the cell's values, with `enqueue_trial`. But then even Optuna's
+multivariate TPE does not condition the other dimensions on these values. In a comparison, the mean distance from the best possible value
+late in a sweep was 0.26 with conditioning, and 0.5 without conditioning.
 
 A trial is good if it is among the best trials of its own cell. If trials were ranked over all cells, the good trials would soon all be in
 one cell. All other cells would then be searched near the good values of that cell.
@@ -46,7 +46,7 @@ class TpeModel:
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
-        Return {} if no level has enough trials, and for a small fraction of trials (see `RANDOM`). All values of these trials are random.
+        Return {}, so that all values of the trial are random, if no level has enough trials, and for a small fraction of trials (`RANDOM`).
         """
         study, number = history.study, history.number
         level = history.highest(self.enough)
@@ -81,8 +81,8 @@ class TpeModel:
         """Split the trials into good trials and other trials.
 
         The good trials are the best trials of each cell at the level. The other trials are the remaining trials at the level and the trials
-        that ended before the level. A list that would be too long is replaced by a random sample that prefers trials of the cell `own`.
-        Running trials that have not reached the level are always among the other trials.
+        that ended before the level. If one of the two lists is too long, only a random part of it is used, in which trials of the cell
+        `own` are preferred. Running trials that have not reached the level are always among the other trials.
 
         Args:
             study: The study.
@@ -118,7 +118,7 @@ class TpeModel:
 def _density(
     axes: Axes, trials: Sequence[FrozenTrial], cell: Mapping[str, Any], weights: Callable[[int], np.ndarray], widths: Widths
 ) -> Mixture:
-    """Return the density of the trials that have all dimensions of `axes`, conditioned on the values of the cell."""
+    """Estimate a density from the trials that have all dimensions of `axes`. Condition it on the values of the cell."""
     observed = internal(trials, axes.space)
     values = np.column_stack([observed[name] for name in axes.names])
     given = {i: int(axes.space[name].to_internal_repr(cell[name])) for i, name in enumerate(axes.names) if name in cell}
@@ -126,25 +126,31 @@ def _density(
 
 
 def by_rank(n: int) -> np.ndarray:
-    """Return n weights with mean 1, the best trial first. The weights decrease as in CMA-ES (Hansen and Ostermeier, 2001)."""
+    """Return weights for n trials, of which the first is the best. The weights decrease as in CMA-ES (Hansen and Ostermeier, 2001).
+
+    The mean of the weights is 1.
+    """
     weights = math.log(n + 1) - np.log(np.arange(1, n + 1))
     return weights / weights.mean() if n else weights
 
 
 def by_age(n: int) -> np.ndarray:
-    """Return n weights as in Optuna, the oldest trial first. The last 25 weights are 1; the earlier weights increase from 1/n to 1."""
+    """Return weights for n trials, of which the first is the oldest. As in Optuna, the last 25 weights are 1.
+
+    The earlier weights increase from 1/n to 1.
+    """
     weights = np.ones(n)
     weights[:-25] = np.linspace(1 / max(1, n), 1.0, max(0, n - 25))
     return weights
 
 
 def good_count(count: int) -> int:
-    """Return the number of good trials among `count` trials of a cell."""
+    """Return how many of the `count` trials in a cell are good trials: about `GOOD` times the square root of `count`."""
     return min(math.ceil(GOOD * math.sqrt(count)), MOST_GOOD)
 
 
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
-    """Return all trial numbers, or a random sample of `most` numbers if there are more than `most`.
+    """Return the trial numbers in `own` and `others`, or a random sample of `most` of them if there are more than `most`.
 
     At least half of the sample comes from `own`. If `own` has fewer trials than that, all trials of `own` are in the sample.
     """
@@ -157,7 +163,7 @@ def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most
 
 
 def _best(study: Study, history: History, ranked: Sequence[Ranked], n: int) -> tuple[list[int], list[int]]:
-    """Return the numbers of the n best trials and the numbers of the other trials.
+    """Return the numbers of the n best trials in `ranked`, and the numbers of the other trials in `ranked`.
 
     With several objectives, feasible trials are ranked by Pareto front first and by hypervolume second, as in Optuna.
     """

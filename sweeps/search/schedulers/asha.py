@@ -25,7 +25,7 @@ class Asha(Scheduler):
     reduction_factor: Annotated[AtLeast2, Field(description="ratio of consecutive rungs; one of this many trials passes a rung")] = 3
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
-        """Return the rungs below `max_t`. The first is the grace period; each later rung is the rung before times `reduction_factor`."""
+        """Return the rungs below `max_t`. The first is `grace_period`; each later one is `reduction_factor` times the previous rung."""
         rungs, step = [], self.grace_period
         while step < self.max_t:
             rungs.append(step)
@@ -33,9 +33,9 @@ class Asha(Scheduler):
         return tuple(rungs)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Continue if the trial's value is among the best 1/reduction_factor of all values at this rung. Otherwise stop.
+        """Continue if the trial is among the best 1/reduction_factor of all trials that have reached this rung so far. Otherwise stop.
 
-        The values include the trial's own value. A trial whose value is NaN or missing is stopped.
+        The trial itself is one of these trials. A trial whose value is NaN or missing is stopped.
         """
         own = view.trials[trial]
         value = own.values.get(rung, math.nan)
@@ -49,11 +49,11 @@ class Asha(Scheduler):
         return CONTINUE if better < passing else STOP
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return 1 if there are rungs, because only the first trial at each rung always continues. Return `trials` if there is no rung."""
+        """Return 1 if there are rungs: only the first trial at each rung is certain to continue. Return `trials` if there are no rungs."""
         return min(trials, 1) if self.rungs() else trials
 
     def late_trial_steps(self, repeats: int) -> float | None:
-        """Return the expected number of steps of a trial that starts late in the sweep."""
+        """Return the expected number of steps of a trial that starts late in the sweep; see `Scheduler.late_trial_steps`."""
         ends = (*self.rungs(), self.max_t)
         steps = ends[0] + sum((b - a) / self.reduction_factor ** (i + 1) for i, (a, b) in enumerate(itertools.pairwise(ends)))
         return float(steps + repeats * self.max_t / self.reduction_factor ** len(self.rungs()))

@@ -1,4 +1,4 @@
-"""Interface of a scheduler. A scheduler defines the rungs at which trials wait, and decides what happens to a trial at each rung."""
+"""Interface of a scheduler. A scheduler sets the rungs (steps at which a trial waits), and decides what happens to the trial there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Decision:
 
     Attributes:
         action: CONTINUE, STOP, PAUSE or EXPLOIT.
-        donor: For EXPLOIT, the number of the trial whose checkpoint this trial continues from; otherwise None.
+        donor: For EXPLOIT, the number of another trial, from whose checkpoint this trial continues. None for the other actions.
     """
 
     action: Action
@@ -40,11 +40,11 @@ class Scheduler(ABC):
     A scheduler must keep no state between calls: each decision depends only on the study. A resumed sweep then makes the same decisions.
 
     Attributes:
-        resource: Unit of the rungs, such as "step". Trials are compared at equal amounts of this resource.
+        resource: Unit of the rungs and of `max_t`, such as "step". Trials are compared at equal amounts of this resource.
         stops: True if `decide` may return STOP.
         pauses: True if `decide` may return PAUSE.
-        perturbs: True if `decide` may return EXPLOIT. In this case, all trials start at the beginning of the sweep and take turns on the
-            workers.
+        perturbs: True if `decide` may return EXPLOIT. In this case, all trials start at the beginning of the sweep. If they do not fit on
+            the workers at once, they take turns.
         needs_checkpoint: True if a trial must report a checkpoint at every rung.
         max_t: Amount of the resource at which a trial ends; None if a trial ends only when its training loop returns. Every scheduler must
             have this field or attribute.
@@ -59,10 +59,10 @@ class Scheduler(ABC):
 
     @abstractmethod
     def rungs(self, bracket: int = 0) -> Sequence[int]:
-        """Return the steps at which a trial of a bracket waits for a decision, sorted.
+        """Return the steps at which a trial waits for a decision, sorted. They may differ from bracket to bracket, as in Hyperband.
 
         Args:
-            bracket: Number of the bracket; 0 if there is only one bracket.
+            bracket: Number of the trial's bracket; 0 if there is only one bracket.
 
         Returns:
             The steps. If there are very many steps, return a `range` instead of a tuple.
@@ -73,9 +73,9 @@ class Scheduler(ABC):
         """Decide what happens to a trial at a rung.
 
         Args:
-            view: The study. It includes the trial's value at the rung, unless the trial made no report at this step.
+            view: The trials so far. They include this trial, with its value at the rung if the trial reported at this step.
             trial: Number of the trial.
-            rung: Step that the trial has reached; one of the trial's `rungs(bracket)`.
+            rung: Step at which the trial waits; one of the steps that `rungs` returns for the trial's bracket.
 
         Returns:
             The decision.
@@ -87,7 +87,7 @@ class Scheduler(ABC):
         The driver calls this method before it starts a new trial.
 
         Args:
-            view: The study.
+            view: The trials so far.
         """
         return None
 
@@ -97,7 +97,7 @@ class Scheduler(ABC):
         return 1
 
     def bracket(self, seed: int, trial: int) -> int:
-        """Return the bracket of a trial.
+        """Return the number of the bracket to which a trial belongs.
 
         Args:
             seed: Seed of the sweep.
@@ -109,9 +109,9 @@ class Scheduler(ABC):
         """Return the function that perturbs the donor's parameters after an EXPLOIT decision.
 
         Args:
-            view: The study.
-            trial: Number of the trial that is perturbed.
-            rung: Perturbation step of the trial.
+            view: The trials so far.
+            trial: Number of the trial that gets the perturbed parameters.
+            rung: Step at which the trial waits.
 
         Returns:
             A function `f(dimension, key)` that returns the new key. `key` is the donor's key for the dimension, or None if the dimension is
@@ -120,7 +120,7 @@ class Scheduler(ABC):
         return lambda dimension, key: key
 
     def option_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (name of the option, problem) for every invalid option that the type checks of the options do not detect."""
+        """Yield (name of the option, problem) for options that the type checks do not reject, such as a `grace_period` above `max_t`."""
         for option in ("grace_period", "perturbation_interval"):
             first = getattr(self, option, 0)
             if self.max_t is not None and isinstance(first, int) and first > self.max_t:
@@ -129,7 +129,7 @@ class Scheduler(ABC):
     # Estimates for `sweeps plan`
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible number of trials that run to their end.
+        """Return how many trials run to their end at least, whatever their values are.
 
         Args:
             trials: Number of trials.
@@ -152,7 +152,7 @@ class Scheduler(ABC):
         """Return the expected number of steps of a trial that starts late in the sweep.
 
         Args:
-            repeats: Number of repeats of each complete trial. The steps of these repeats are included.
+            repeats: Number of repeats of each trial that runs to its end. The result includes the steps of these repeats.
 
         Returns:
             The number of steps, or None if late trials take as many steps as early trials.
