@@ -2,13 +2,13 @@
 
 The measured quantity is PSS, from `/proc/PID/smaps_rollup`. PSS counts a page that n processes share as 1/n in each process, so shared
 memory is counted once. PSS is summed over all processes of the sweep and of Ray, at a moment when every trial waits in the middle of its
-training. The memory of an additional trial is a third of the difference between 4 trials and 1 trial. Each additional trial adds two
-processes, a worker and Tune's runner, whose size does not depend on the data. The goal is therefore about *trials' own, and the store*:
-the anonymous memory of the trials' processes, and all shared memory, without libraries. The same value for a hundredth of the rows is
-subtracted. *Table* is a loop that reads every value of the shards in shared memory and keeps the table. Its ratio is to the size of the
-prepared train and valid data in memory. *Trainer* is `trainer: xgboost` in its third round, with one thread in each trial. XGBoost copies
-the table into its own matrix, and also stores sums for each row. *Bare* are processes that import only pandas and XGBoost. They read the
-same prepared rows from Parquet, build the same matrices, and train in the same way up to the same round.
+training. The memory of an additional trial is a third of the difference between 4 trials and 1 trial. Each additional trial adds a worker
+process and, before 2026-11-25, a process of Tune's runner. The size of these processes does not depend on the data. The goal is therefore
+about *trials' own, and the store*: the anonymous memory of the trials' processes, and all shared memory, without libraries. The same value
+for a hundredth of the rows is subtracted. *Table* is a loop that reads every value of the shards in shared memory and keeps the table. Its
+ratio is to the size of the prepared train and valid data in memory. *Trainer* is `trainer: xgboost` in its third round, with one thread in
+each trial. XGBoost copies the table into its own matrix, and also stores sums for each row. *Bare* are processes that import only pandas
+and XGBoost. They read the same prepared rows from Parquet, build the same matrices, and train in the same way up to the same round.
 
     TLC_FILES=... python -m benchmarks.memory --repeats 1
 """
