@@ -99,9 +99,9 @@ def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
 
 
 def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = None) -> Comparison:
-    """Run a trial of a sweep again and compare its reports. The parameters, seed, data and number of workers are the same.
+    """Run a trial of a sweep again and compare the new reports with the recorded ones.
 
-    Neither the study nor MLflow changes.
+    Both runs have the same parameters, seed, data and number of workers. Neither the study nor MLflow changes.
 
     Args:
         sweep: The sweep's folder.
@@ -175,7 +175,7 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 def _compare(
     session: SweepSession, trial: Trial, result: Result, reports: tuple[Report, ...], metrics: tuple[str, ...], fingerprint: str | None
 ) -> Comparison:
-    """Run a trial again and compare its reports with the first run.
+    """Run a trial again and compare the new reports with those of the first run.
 
     Args:
         session: The session to run in.

@@ -156,8 +156,8 @@ def add_repeats(shapes: Sequence[ShapeCount], again: int, ending: int) -> tuple[
 
     Args:
         shapes: Number of trials of each shape, as `count_shapes` returns it.
-        again: Number of repeats of each complete trial, a trial that the scheduler does not stop.
-        ending: How many trials are complete at least, over all shapes together. If the shapes of these trials are unknown, no repeats are
+        again: Number of repeats of each complete trial. A trial is complete if the scheduler does not stop it.
+        ending: How many trials of all shapes together are complete at least. If the shapes of these trials are unknown, no repeats are
             added to `least`.
     """
     sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # if False, the shapes of the complete trials are unknown

@@ -23,7 +23,7 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
     """Return the index of the cell that a trial belongs to.
 
     Args:
-        values: The trial's option of each grid dimension, as the option's key, by the name of the dimension. Other entries are ignored.
+        values: Key of the trial's option in each grid dimension, by the name of the dimension. Other entries are ignored.
         cells: All cells of the space.
 
     Returns:

@@ -1,6 +1,6 @@
 """Find the keys of a trial from its parameter values, for the repair of a study. Pure functions, no I/O.
 
-A key is what a sampler chooses for a dimension: the key of an option, a number, or a quantile of a normal distribution.
+A key is what a sampler chooses for a dimension: the name of an option (`Option.key`), a number, or a quantile of a normal distribution.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
 
 
 def _look_up(described: Mapping[str, Any], name: str) -> Any:
-    """Return the number that the description of a trial contains for a dimension. If there is no such number, raise any exception."""
+    """Return the value of a numeric dimension in the description of a trial. If the value is missing, any kind of exception is raised."""
     section, _, rest = name.partition(".")
     if section == "preprocessor":  # a text such as "Name (option=0.5)"
         inside = described["preprocessor"].partition(" (")[2].removesuffix(")")

@@ -57,7 +57,8 @@ class OptunaAsker:
     def ask(self, item: QueueItem) -> optuna.Trial:
         """Return the Optuna trial for a queue item.
 
-        If a crash interrupted the start of the item's trial, no new trial is created: this trial is returned, to be sampled again.
+        If the item is a trial whose start was interrupted by a crash, the existing trial is returned and must be sampled again. Otherwise a
+        new trial is created.
 
         Args:
             item: Description of the trial to start, from the trial queue.

@@ -1,7 +1,7 @@
 """Sample a trial: the grid cell is fixed, and the algorithm of the space suggests the other values.
 
 Each suggestion is a function of the study, the seed and the number of earlier configurations. A trial that is sampled again after a crash
-gets the same suggestion.
+gets the same suggestion, unless other trials have ended since then.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CellSampler(BaseSampler):
         self.optuna_sampler.reseed(seed_of(self.seed, number, "sampler"), index)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the dimensions that the algorithm suggests together. Return {} for a repeat, because all values of a repeat are fixed."""
+        """Return the dimensions whose values are suggested together. Return {} for a repeat, because all values of a repeat are fixed."""
         if origin_of(trial) is not None:
             return {}
         if self.model is None:

@@ -31,8 +31,8 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
         repeats: How many trials a configuration has, and how their values are aggregated.
 
     Returns:
-        The merged trial. The first trial itself is returned in three cases: repeats are off, the first trial is not complete, or the first
-        trial is an initial point with a known result.
+        The merged trial. The first trial itself is returned in three cases: each configuration is trained only once, the first trial is not
+        complete, or the first trial is an initial point with a known result.
     """
     first = trials[0]
     if repeats.count == 1 or first.state is not TrialState.COMPLETE or is_given(first):
