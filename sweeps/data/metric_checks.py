@@ -87,7 +87,7 @@ def _check_metric(key: str, metric: str, task: str, reports: Mapping[Any, Sequen
         text = f"is a metric for {tasks}, but this label is for {_TASK_NAMES.get(task, task)}"
         if task == "regression":
             text += (
-                " (sweeps treats a label of integers with many different values as a regression, unless the space file sets `data.task`)"
+                " (for a label of integers with many different values, sweeps chooses regression, unless the space file sets `data.task`)"
             )
         text += f"; choose from {', '.join(valid_metrics[:3])}"
     else:
