@@ -338,7 +338,7 @@ class SweepController:
         """Record a trial as failed, because the pool raised an error when Ray Tune asked for the trial's progress."""
         if trial in self.running:
             self.pool.cancel.remote(trial)
-            self._finish(trial, State.FAIL, "the pool could not return the trial's progress; sweep.log has the error")
+            self._finish(trial, State.FAIL, "the worker pool could not return the trial's progress; sweep.log has the error")
 
     # End trials and the sweep
 

@@ -111,7 +111,10 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
     ray_version.warn_once(ray.__version__)
     if ray.is_initialized():
         if space.runtime_env.for_ray():
-            text = "this process is connected to Ray, so Ray cannot set it up; give it to `ray.init` instead, or call `ray.shutdown()`"
+            text = (
+                "this process is already connected to Ray, so Ray cannot set up `runtime_env`; pass it to `ray.init`, or "
+                "call `ray.shutdown()` first"
+            )
             raise InputError(Problem(space.place("runtime_env"), f"runtime_env: {text}"))
         yield _joined(False, roots)
         return
@@ -425,7 +428,7 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
         return given
     if folder := given.pop("working_dir", None):
         if "://" in folder:
-            text = f"must be a folder on this machine, because sweeps adds your code to it, got {folder}"
+            text = f"must be a folder on this machine, because sweeps adds your code to this folder, got {folder}"
             raise InputError(Problem(space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}"))
         shutil.copytree(folder, stage, dirs_exist_ok=True)
     for root in reversed(roots_needed(user_references(space), tuple(roots))):
@@ -455,7 +458,7 @@ def await_runtime_env(space: Space) -> None:
         try:
             ray.get(ray.remote(num_cpus=0, max_retries=0)(_nothing).remote())
         except ray.exceptions.RuntimeEnvSetupError as e:
-            text = f"runtime_env: Ray cannot set it up: {last_line(e)}"
+            text = f"runtime_env: Ray cannot set up this environment: {last_line(e)}"
             raise InputError(Problem(space.place("runtime_env"), text)) from e
 
 

@@ -294,7 +294,7 @@ class _Loader:
         if self.trainer is None or self.trainer.backend != "jax":
             return
         if alone := [shape for shape in enumeration.all_shapes(sections, "jax") if not jax_connects(shape)]:
-            text = f"Ray's backend for `jax` connects workers only if each has whole GPUs or TPUs, but {alone[0]} has none"
+            text = f"Ray's backend for `jax` connects workers only if each worker has whole GPUs or TPUs, but the shape {alone[0]} has none"
             self.file.wrong("space.scaling", f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1")
 
     def _check_label(self) -> None:

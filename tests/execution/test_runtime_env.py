@@ -100,7 +100,9 @@ def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_a_process_that_is_connected_to_ray_cannot_set_it_up(clean_ray, tmp_path):
-    with pytest.raises(InputError, match=r":6:1: runtime_env: this process is connected to Ray, so Ray cannot set it up; give it to"):
+    with pytest.raises(
+        InputError, match=r":6:1: runtime_env: this process is already connected to Ray, so Ray cannot set up `runtime_env`; pass it to"
+    ):
         sweeps.run(space_of(tmp_path, "{env_vars: {A: b}}"), dir=tmp_path / "runs")
 
 
@@ -138,4 +140,4 @@ def test_a_package_that_does_not_exist_ends_the_sweep_with_one_line(tmp_path):
     _, err = done.communicate(timeout=450)
     assert done.returncode == 2 and not (tmp_path / "runs").exists()
     (line,) = err.splitlines()
-    assert line.startswith(f"{file}:6:1: runtime_env: Ray cannot set it up: ") and "roman==0.0.1" in line
+    assert line.startswith(f"{file}:6:1: runtime_env: Ray cannot set up this environment: ") and "roman==0.0.1" in line

@@ -41,7 +41,8 @@ BAD_TOP = [
     (
         top(trainer="{loop: json:load, backend: jax}", space="{scaling: {num_workers: {grid: [1, 2]}}}"),
         "4:18",
-        "whole GPUs or TPUs, but 2 workers × 1 CPU has none; give each worker a GPU with `use_gpu: true`, or set num_workers to 1",
+        "whole GPUs or TPUs, but the shape 2 workers × 1 CPU has none; give each worker a GPU with `use_gpu: true`, or "
+        "set num_workers to 1",
     ),
     (top(trainer="{backend: torch}"), "1:1", "trainer.loop: is required; give a reference"),
     (top(trainer="{grid: [xgboost]}"), "1:11", "trainer: cannot be tuned (`grid`); only values under `space:` can be tuned"),
