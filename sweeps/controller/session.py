@@ -196,7 +196,7 @@ class SweepSession:
         now = code_fingerprint([references.parse(name)[0] for name in (loop, load) if name is not None], self._roots)
         notes: tuple[str, ...] = ()
         if fingerprint is not None and now != fingerprint:
-            change = f"its fingerprint was {fingerprint[:12]}, now it is {now[:12]}"
+            change = f"its fingerprint was {fingerprint[:12]} and is now {now[:12]}"
             notes = (
                 f"the code of `{loop}` has changed since the sweep began ({change}); trials before and after the change "
                 "may not be comparable",

@@ -120,8 +120,8 @@ _FILE_SIGNATURES = {
     b"PAR1": "it is a Parquet file, not text",
     b"PK\x03\x04": "it is a workbook or a zip archive, not text",
     b"\x1f\x8b": "it is compressed with gzip, but its name does not end in .gz",
-    b"\xff\xfe": "it is UTF-16; write it as UTF-8",
-    b"\xfe\xff": "it is UTF-16; write it as UTF-8",
+    b"\xff\xfe": "it is UTF-16; convert the file to UTF-8",
+    b"\xfe\xff": "it is UTF-16; convert the file to UTF-8",
 }
 
 
@@ -134,7 +134,7 @@ def _check_text(start: bytes) -> None:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError as e:
-        raise ValueError(f"it is not UTF-8 text (byte 0x{start[e.start]:02x}); write it as UTF-8") from None
+        raise ValueError(f"it is not UTF-8 text (byte 0x{start[e.start]:02x}); convert the file to UTF-8") from None
 
 
 def _probe_csv(system: Any, path: str, block: int) -> FileSchema:

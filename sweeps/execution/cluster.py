@@ -112,8 +112,8 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
     if ray.is_initialized():
         if space.runtime_env.for_ray():
             text = (
-                "this process is already connected to Ray, so Ray cannot set up `runtime_env`; pass it to `ray.init`, or "
-                "call `ray.shutdown()` first"
+                "this process is already connected to Ray, so Ray cannot set up `runtime_env`; "
+                "pass `runtime_env` to `ray.init`, or call `ray.shutdown()` first"
             )
             raise InputError(Problem(space.place("runtime_env"), f"runtime_env: {text}"))
         yield _joined(False, roots)

@@ -213,7 +213,7 @@ def _use(result: SweepResult) -> str:
         return f"## Files\n\n{where}\n\nThe sweep's folder: `{result.dir}`" if where else f"The sweep's folder: `{result.dir}`"
     commands = f"```bash\nsweeps predict {result.bundle} rows.csv\n```"
     python = f'```python\nimport sweeps\n\nbundle = sweeps.load_bundle("{result.bundle}")\nbundle.predict(frame)\n```'
-    return f"## Use it\n\n{commands}\n\n{python}\n\nThe sweep's folder: `{result.dir}`"
+    return f"## Use the bundle\n\n{commands}\n\n{python}\n\nThe sweep's folder: `{result.dir}`"
 
 
 def _space(space: Space) -> str:

@@ -110,7 +110,7 @@ class TrainerSection:
     def _from_module(self, node: Node, name: str | None, module: str) -> TrainerSpec | None:
         """Return the trainer of a module that has a `TRAINER` literal."""
         if not has_definition(module, self.roots):
-            text = f'module `{module}` has no `{NAME}` literal; add one, or write {{loop: "{module}:train_func"}}'
+            text = f'module `{module}` has no `{NAME}` literal; add this literal, or write {{loop: "{module}:train_func"}}'
             self.problems.add(node.mark, "trainer", text)
             return None
         if (definition := self._define(module)) is None:
@@ -137,7 +137,10 @@ class TrainerSection:
             self.definition = definition
             if definition.constants:
                 old = ", ".join(definition.constants)
-                text = f"{references.source_of(module, self.roots)}: {old}: deprecated; put them into one literal `{NAME} = {{...}}`"
+                text = (
+                    f"{references.source_of(module, self.roots)}: these constants are deprecated: {old}; put them into one "
+                    f"literal `{NAME} = {{...}}`"
+                )
                 self.notes = (f"{text} (see docs/how-to/own-trainer.md)",)
         return definition
 

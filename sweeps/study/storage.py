@@ -188,7 +188,7 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
     if (problem := contradiction(ended, given, result)) is None:
         return
     if (place := place_of(folder)) is None:
-        text = f"{problem}; `{repair_command(folder)}` rebuilds the study from both, as far as possible"
+        text = f"{problem}; `{repair_command(folder)}` rebuilds the study from the journal and {RESULT}, as far as possible"
         raise DamagedStudy(Problem(str(SweepFolder(folder).journal), text))
     restore = f"restore the study `{place[1]}` from a backup, or rename {RESULT} and resume the sweep, to run the missing trials again"
     raise DamagedStudy(Problem(without_password(place[0]), f"{problem}; {restore}"))

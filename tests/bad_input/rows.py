@@ -119,12 +119,17 @@ TABLE: dict[str, tuple[Case, ...]] = {
             b"PK\x03\x04\x14\x00\x06\x00",
             "2:15: data.train: `bad.csv` cannot be read: it is a workbook or a zip archive, not text",
         ),
-        file("UTF-16", "bad.csv", ROWS.encode("utf-16"), "2:15: data.train: `bad.csv` cannot be read: it is UTF-16; write it as UTF-8"),
+        file(
+            "UTF-16",
+            "bad.csv",
+            ROWS.encode("utf-16"),
+            "2:15: data.train: `bad.csv` cannot be read: it is UTF-16; convert the file to UTF-8",
+        ),
         file(
             "latin-1",
             "bad.csv",
             ROWS.replace("plan", "größe").encode("latin-1"),
-            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text (byte 0xf6); write it as UTF-8",
+            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text (byte 0xf6); convert the file to UTF-8",
         ),
         file(
             "binary data with the suffix of CSV",

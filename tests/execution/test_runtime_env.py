@@ -101,7 +101,8 @@ def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path):
 @pytest.mark.timeout(120)
 def test_a_process_that_is_connected_to_ray_cannot_set_it_up(clean_ray, tmp_path):
     with pytest.raises(
-        InputError, match=r":6:1: runtime_env: this process is already connected to Ray, so Ray cannot set up `runtime_env`; pass it to"
+        InputError,
+        match=r":6:1: runtime_env: this process is already connected to Ray, so Ray cannot set up `runtime_env`; pass `runtime_env` to",
     ):
         sweeps.run(space_of(tmp_path, "{env_vars: {A: b}}"), dir=tmp_path / "runs")
 

@@ -58,7 +58,7 @@ def test_the_report_shows_the_winner_and_how_to_use_it(space):
     assert "sweeps predict /runs/made-1/bundle rows.csv" in rest and 'load_bundle("/runs/made-1/bundle")' in rest
     assert space.text.strip() in rest
     assert "<svg>drawn</svg>" in page and "of &lt;all&gt;" in page and "Not drawn: no ink" in page
-    assert page.index("Importance of the dimensions") < page.index("<svg>drawn</svg>") < page.index("Use it")
+    assert page.index("Importance of the dimensions") < page.index("<svg>drawn</svg>") < page.index("Use the bundle")
     assert "http" not in re.sub(r"<pre>.*?</pre>", "", page, flags=re.S)  # it needs no other file
 
 
@@ -85,7 +85,7 @@ def test_the_report_lists_failed_trials(space):
     ).values()
     assert "**No trial has a value.**" in text and "five \\| failed" in text
     assert "- trial 0000: ValueError: bad &lt;thing\\> 0" in text and "- and 2 more" in text
-    assert "Use it" not in text and "/runs/made-1" in text
+    assert "Use the bundle" not in text and "/runs/made-1" in text
     assert "bad &lt;thing&gt; 0" in page
 
 

@@ -128,7 +128,7 @@ def test_values_that_are_allowed(tmp_path, params):
 
 def test_a_module_without_a_literal_says_what_to_add(tmp_path):
     (found,) = problems(written(tmp_path, "def train_func(config): ...\n"))
-    assert found == 'space.yaml:1:10: trainer: module `my` has no `TRAINER` literal; add one, or write {loop: "my:train_func"}'
+    assert found == 'space.yaml:1:10: trainer: module `my` has no `TRAINER` literal; add this literal, or write {loop: "my:train_func"}'
 
 
 def test_another_value_of_the_name_is_ignored(tmp_path):
@@ -146,7 +146,7 @@ def test_the_constants_of_earlier_versions_work_with_a_note(tmp_path):
     assert (definition.backend, definition.needs_label, definition.resume_files) == ("torch", True, ("a.pt",))
     assert definition.metrics == {"binary": ("valid-loss",)} and space.trainer.backend == "none"
     (note,) = space.notes
-    assert "BACKEND, RESUME_FILES, PARAMETERS, REPORTS, NEEDS_LABEL: deprecated" in note and "TRAINER" in note
+    assert "deprecated: BACKEND, RESUME_FILES, PARAMETERS, REPORTS, NEEDS_LABEL; " in note and "TRAINER" in note
 
 
 def test_our_trainers_describe_every_parameter():
