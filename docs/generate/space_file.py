@@ -284,7 +284,10 @@ def splits_section() -> Iterator[str]:
 def space_section(fragment: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections under `space`."""
     scaling = {
-        "num_workers": ("1", "The number of workers of a trial."),
+        "num_workers": (
+            "1",
+            "The number of workers of a trial. `{elastic: [lower, upper]}`: the number may change during a trial.",
+        ),
         "use_gpu": ("`false`", "`true` gives each worker one GPU."),
         "resources_per_worker": (
             "`{CPU: 1}`",

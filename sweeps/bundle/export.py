@@ -289,7 +289,7 @@ def describe(trial: Trial, result: Result) -> dict[str, Any]:
         "metrics": result.metrics,
         "params": trial.params,
         "preprocessor": trial.chain,
-        "scaling": {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)},
+        "scaling": trial.shape.scaling,
     }
     return description | ({"data": trial.data} if trial.data else {})
 

@@ -102,6 +102,7 @@ class SweepController:
         self.error: Exception | None = None
         self.population: deque[str] | None = None  # members of PBT's population that are started, but that Ray Tune has not asked for yet
         self._interrupted, self._publish_status, self._configure_pool = interrupted, publish_status, configure_pool
+        self._elastic = any(shape.most is not None for shape in self.space.shapes)
         self._monitor = PoolMonitor(pool, self.folder, data_process, prefit)
         self._commands = CommandQueue(self.folder, time.time())
         self._paused = False
@@ -183,7 +184,8 @@ class SweepController:
         for number in list(self.search.interrupted):
             live = self.study_store.live_trial(number)
             # With several ranks, one rank may not have written its part of the last checkpoint, so the last complete checkpoint counts.
-            steps = live.steps if live.trial.shape.workers == 1 else live.checkpoint.step if live.checkpoint else 0
+            alone = live.trial.shape.sizes == range(1, 2)
+            steps = live.steps if alone else live.checkpoint.step if live.checkpoint else 0
             if self.scheduler.max_t is not None and steps >= self.scheduler.max_t:
                 state, reason = State.COMPLETE, None
             elif self.scheduler.stops and live.steps in self.rungs and self.search.decide(number, live.steps).action is Action.STOP:
@@ -281,10 +283,17 @@ class SweepController:
             self._status_time = time.monotonic()
             self._commands.poll(self._handle_command)
             self._monitor.update_usage()
+            if self._elastic:
+                self._monitor.set_all_started(self.reason is not None or not self._trials_left())
             self.progress.usage = self._monitor.usage
             if not self._monitor.data_process_is_alive():
                 self.stop(LOST_MESSAGE, State.RUNNING)
             self._publish_status(self.status())
+
+    def _trials_left(self) -> bool:
+        """Return whether this driver may still start or continue a trial. Repeats that running trials may add do not count."""
+        waiting = bool(self.population) or bool(self.search.interrupted) or self.search.queue.remaining > 0
+        return waiting or (bool(self.search.view.paused) and self.scheduler.next_paused(self.search.view) is not None)
 
     def _handle_command(self, command: Command) -> None:
         """Carry out a command that a user sent with `sweeps.controller.commands.send`.
@@ -312,10 +321,10 @@ class SweepController:
         if limits.timeout is not None and time.time() - self.began > limits.timeout:
             self.stop("limits.timeout", State.PRUNED)
             return
-        spent = self.progress.usage.seconds if self.progress.usage else {}
+        spent = self.progress.usage.worker_seconds if self.progress.usage else {}
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
-        used += [(live.seconds, live.trial) for live in map(self.study_store.live_trial, self.search.interrupted)]
-        gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
+        used += [(live.worker_seconds, live.trial) for live in map(self.study_store.live_trial, self.search.interrupted)]
+        gpus = sum(seconds * dict(trial.shape.per_worker).get("GPU", 0.0) for seconds, trial in used)
         if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
             # After too many failures, the running trials stay resumable, because they did not fail themselves.
             self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)

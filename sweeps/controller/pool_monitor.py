@@ -38,6 +38,7 @@ class PoolMonitor:
         self._requested_usage: Any = None  # reference to the pool's next report
         self._life: Any = None  # reference that fails when the pool's process is lost
         self._stages: dict[str, str] = {}
+        self._all_started = False  # what the pool knows
         self._stages_file.unlink(missing_ok=True)  # A killed driver may have left the file behind.
 
     def data_process_is_alive(self) -> bool:
@@ -65,6 +66,7 @@ class PoolMonitor:
         if not _is_ready(self._life):
             return False
         self._life = self._pool.life.remote()
+        self._all_started = False
         return True
 
     def update_usage(self) -> None:
@@ -75,6 +77,12 @@ class PoolMonitor:
                 self.usage = ray.get(reference)
                 self._save_stages(self.usage)
         self._requested_usage = self._requested_usage or self._pool.usage.remote()
+
+    def set_all_started(self, all_started: bool) -> None:
+        """Tell the pool whether all trials have started, unless it knows. Elastic trials grow only then."""
+        if all_started != self._all_started:
+            self._all_started = all_started
+            self._pool.set_all_started.remote(all_started)
 
     def close(self) -> None:
         """Delete the file that holds the stages of trials."""

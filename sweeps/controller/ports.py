@@ -23,6 +23,7 @@ class PoolHandle(Protocol):
         cancel: End a trial at once, and close its gang.
         interrupt: End all trials at once.
         usage: Return the resources that the pool uses, and what each trial is doing.
+        set_all_started: Set whether all trials of the sweep have started.
         life: Never return; fail when the pool's process is lost.
         prefit: Fit preprocessing chains ahead of the trials.
         warm: Start workers ahead of the trials.
@@ -40,6 +41,7 @@ class PoolHandle(Protocol):
     interrupt: RemoteMethod
     usage: RemoteMethod
     life: RemoteMethod
+    set_all_started: RemoteMethod
     prefit: RemoteMethod
     warm: RemoteMethod
     configure: RemoteMethod

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from sweeps.core.processes import is_alive
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Report, Result, State
+from sweeps.core.trial import GangSize, Report, Result, State
 from sweeps.space.saved_space import saved_space
 from sweeps.study.objectives import Objectives
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from sweeps.execution.messages import Progress
     from sweeps.study.record import TrialRecord
 
+# Number of latest checkpoints to keep if an elastic trial may have to continue from any of them.
+ALL_CHECKPOINTS = 10**9
 # (step, metrics) of each report of a trial.
 Reports = tuple[tuple[int, Mapping[str, float]], ...]
 
@@ -101,7 +104,8 @@ def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
 def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = None) -> Comparison:
     """Run a trial of a sweep again and compare the new reports with the recorded ones.
 
-    Both runs have the same parameters, seed, data and number of workers. Neither the study nor MLflow changes.
+    Both runs have the same parameters, seed, data and number of workers. An elastic trial has the recorded numbers of workers from the
+    recorded steps on. Neither the study nor MLflow changes.
 
     Args:
         sweep: The sweep's folder.
@@ -129,9 +133,17 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
     address = address or read_origin(folder).get("address")
     prepare_ray(address)
-    space = dataclasses.replace(space, shapes=(original.shape,))
-    with scratch_folder(folder) as scratch, SweepSession(space, scratch, roots, address, job={"rungs": stop}) as session:
-        return _compare(session, original, result, reports, metrics, study.data)
+    sizes = sizes_to_replay(recorded.sizes)
+    space = dataclasses.replace(space, shapes=(original.shape, *(original.shape.of_size(size.workers) for size in sizes)))
+    job: dict[str, Any] = {"rungs": stop} | ({"keep_latest": ALL_CHECKPOINTS} if sizes else {})
+    with scratch_folder(folder) as scratch, SweepSession(space, scratch, roots, address, job=job) as session:
+        return _compare(session, original, result, reports, metrics, study.data, sizes)
+
+
+def sizes_to_replay(sizes: Sequence[GangSize]) -> tuple[GangSize, ...]:
+    """Return the sizes of an elastic trial without those that contributed neither a report nor a checkpoint."""
+    useful = (size for size, later in itertools.pairwise(sizes) if (size.step, size.reported) != (later.step, later.reported))
+    return (*useful, *sizes[-1:])
 
 
 def _refuse_unrepeatable(trial: TrialRecord) -> None:
@@ -173,7 +185,13 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 
 
 def _compare(
-    session: SweepSession, trial: Trial, result: Result, reports: tuple[Report, ...], metrics: tuple[str, ...], fingerprint: str | None
+    session: SweepSession,
+    trial: Trial,
+    result: Result,
+    reports: tuple[Report, ...],
+    metrics: tuple[str, ...],
+    fingerprint: str | None,
+    sizes: tuple[GangSize, ...],
 ) -> Comparison:
     """Run a trial again and compare the new reports with those of the first run.
 
@@ -184,8 +202,9 @@ def _compare(
         reports: Reports of the first run of the trial.
         metrics: Names of the metrics to compare; () compares all metrics.
         fingerprint: Fingerprint of the sweep's data.
+        sizes: Numbers of workers of an elastic trial; () for other trials.
     """
-    new_reports, end = train_once(session, trial, fingerprint)
+    new_reports, end = train_once(session, trial, fingerprint, sizes)
     error = end.error or _missing_value(Objectives.from_space(session.space), end.state, new_reports)
     before, now = (tuple((r.step, _selected(r.metrics, metrics)) for r in source) for source in (reports, new_reports))
     return Comparison(trial.id, before, now, error, result.state is State.FAIL)
@@ -203,13 +222,16 @@ def _missing_value(objectives: Objectives, state: State | None, reports: list[Re
     return None if state is not State.COMPLETE or missing is None else f"the loop reported no value of `{missing}`"
 
 
-def train_once(session: SweepSession, trial: Trial, fingerprint: str | None) -> tuple[list[Report], Progress]:
+def train_once(
+    session: SweepSession, trial: Trial, fingerprint: str | None, sizes: tuple[GangSize, ...] = ()
+) -> tuple[list[Report], Progress]:
     """Train one trial outside of any sweep. The trial stops at the first rung of the session's job.
 
     Args:
         session: The session. In its folder, this function creates `trial` for the trial's files and `prepared` for the data.
         trial: The trial.
         fingerprint: Fingerprint of the sweep's data; None if it is not known.
+        sizes: Recorded numbers of workers for an elastic trial; () to use all free resources, up to the upper bound.
 
     Returns:
         The trial's reports, and its last progress.
@@ -223,7 +245,9 @@ def train_once(session: SweepSession, trial: Trial, fingerprint: str | None) -> 
     session.load_data(fingerprint)
     folder, pool = session.folder / "trial", session.pool
     folder.mkdir()
-    pool.start.remote(trial, str(folder))
+    if trial.shape.most is not None:
+        pool.set_all_started.remote(True)
+    pool.start.remote(trial, str(folder), None, sizes)
     reports: list[Report] = []
     while True:
         pending = pool.advance.remote(trial.id)

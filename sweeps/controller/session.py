@@ -145,7 +145,8 @@ class SweepSession:
             here,
             roots=self.cluster.roots,
             folder=str(self.folder),
-            workers=tuple(sorted({shape.workers for shape in self.space.shapes})),
+            # A rank of an elastic trial takes its part from the only shard of a gang of one.
+            workers=tuple(sorted({shape.workers if shape.most is None else 1 for shape in self.space.shapes})),
             cpus=self.cluster.cpus,
             numeric_only=self.space.trainer_definition.reads_numbers,
             train_on_valid=self._train_and_valid,

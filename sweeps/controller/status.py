@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweeps.controller.eta import TimeLeft
-from sweeps.core.resources import Shape
+from sweeps.core.resources import Shape, number_text
 
 if TYPE_CHECKING:
     from sweeps.core.trial import Trial
@@ -137,7 +137,8 @@ def starting_status(space: Space, total: int, name: str, began: float, stage: st
 def shape_text(shape: Shape) -> str:
     """Return a short text for a shape, such as `2 × 1 CPU`."""
     per_worker = ", ".join(f"{amount:g} {name}" for name, amount in shape.per_worker)
-    return f"{shape.workers} × {per_worker}" if per_worker else str(shape.workers)
+    number = number_text(shape.scaling["num_workers"])
+    return f"{number} × {per_worker}" if per_worker else number
 
 
 def short_configuration(trial: Trial) -> Pairs:

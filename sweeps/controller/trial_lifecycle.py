@@ -72,8 +72,12 @@ class TrialLifecycle:
     def record_reports(self, trial: str, progress: Progress) -> None:
         """Record the reports of a trial that the study does not have yet."""
         number = self.progress.running[trial].trial.number
-        update = ProgressUpdate(progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
-        new = self._search.report(number, update)
+        known = len(self._store.live_trial(number).sizes)
+        spent = (progress.attempts, progress.seconds, progress.worker_seconds, progress.sizes)
+        new = self._search.report(number, ProgressUpdate(progress.reports, progress.checkpoint, progress.best, *spent))
+        live = self._store.live_trial(number)
+        for size in live.sizes[known:]:
+            self._trackers.publish(TrialChanged(size.time, number, live.trial, size.step, size.metrics, size.workers))
         if new:
             self._trackers.publish(TrialReported(new[-1].time, number, new))
         self.progress.on_reports(trial, progress.attempts, new)
@@ -145,4 +149,5 @@ class TrialLifecycle:
 
 def _past(live: LiveTrial, lost: int = 0) -> Past:
     """Return the recorded state of a trial, from which the pool continues the trial. `lost` is the number of failed attempts."""
-    return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, live.seconds, lost)
+    spent = (live.seconds, lost, live.worker_seconds, live.sizes)
+    return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, *spent)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
@@ -14,29 +14,68 @@ MOST_PARKED = 8
 MEMORY_A_PARKED_CPU = 2 * 2**30
 
 
+# Key of an elastic number of workers: `num_workers: {elastic: [1, 4]}`.
+ELASTIC = "elastic"
+
+
 @dataclass(frozen=True)
 class Shape:
     """Number of workers of a trial, their resources and their backend.
 
     Attributes:
-        workers: Number of worker processes, at least 1.
+        workers: Number of worker processes, at least 1. For an elastic shape, the smallest number.
         per_worker: Name and amount of each resource of one worker, sorted by name: (("CPU", 1.0), ("GPU", 0.5)).
         backend: Process group that connects the workers: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a user's
             `module:attr`.
+        most: Largest number of workers of an elastic shape; None if the number is fixed.
     """
 
     workers: int
     per_worker: tuple[tuple[str, float], ...]
     backend: str = "none"
+    most: int | None = None
 
     @property
     def total(self) -> dict[str, float]:
-        """Resources of all workers together."""
+        """Resources of all workers together. For an elastic shape, of the smallest number of workers."""
         return {name: amount * self.workers for name, amount in self.per_worker}
+
+    @property
+    def sizes(self) -> range:
+        """All possible numbers of workers."""
+        return range(self.workers, (self.most or self.workers) + 1)
+
+    @property
+    def scaling(self) -> dict[str, Any]:
+        """The shape as a `scaling` section with `num_workers` and `resources_per_worker`; see `shape_of`."""
+        number = self.workers if self.most is None else {ELASTIC: [self.workers, self.most]}
+        return {"num_workers": number, "resources_per_worker": dict(self.per_worker)}
+
+    def of_size(self, workers: int) -> Shape:
+        """Return the shape with a fixed number of workers."""
+        return replace(self, workers=workers, most=None)
 
     def __str__(self) -> str:
         each = ", ".join(f"{amount:g} {name}" for name, amount in self.per_worker)
-        return f"{self.workers} worker{'s' if self.workers > 1 else ''} × {each or 'nothing'}"
+        return f"{workers_text(self.scaling['num_workers'])} × {each or 'nothing'}"
+
+
+def number_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
+    """Format the value of `num_workers` in short.
+
+    >>> number_text(2), number_text({"elastic": [1, 4]})
+    ('2', '1 to 4')
+    """
+    return " to ".join(map(str, num_workers[ELASTIC])) if isinstance(num_workers, Mapping) else str(num_workers)
+
+
+def workers_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
+    """Format the value of `num_workers`.
+
+    >>> workers_text(1), workers_text({"elastic": [1, 4]})
+    ('1 worker', '1 to 4 workers')
+    """
+    return f"{number_text(num_workers)} worker{'s' * (num_workers != 1)}"
 
 
 def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
@@ -53,32 +92,34 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
         per_worker.setdefault("GPU", 1.0)
     per_worker.setdefault("CPU", 1.0)
     positive = tuple(sorted((k, v) for k, v in per_worker.items() if v > 0))
-    return Shape(int(scaling.get("num_workers", 1)), positive, backend)
+    number = scaling.get("num_workers", 1)
+    least, most = number[ELASTIC] if isinstance(number, Mapping) else (number, None)
+    return Shape(int(least), positive, backend, most)
 
 
 def jax_connects(shape: Shape) -> bool:
     """Return whether Ray's `JaxConfig` can connect the workers of a shape. It needs whole GPUs or TPUs for several workers."""
     per_worker = dict(shape.per_worker)
     gpus = per_worker.get("GPU", 0.0)
-    return shape.workers == 1 or (gpus >= 1 and gpus.is_integer()) or per_worker.get("TPU", 0.0) > 0
+    return shape.sizes[-1] == 1 or (gpus >= 1 and gpus.is_integer()) or per_worker.get("TPU", 0.0) > 0
 
 
 # Metrics that every trial has: its costs.
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 
 
-def costs(seconds: float, workers: int, per_worker: Mapping[str, float]) -> dict[str, float]:
+def costs(seconds: float, worker_seconds: float, per_worker: Mapping[str, float]) -> dict[str, float]:
     """Return the costs of a trial, by the names in `COSTS`.
 
     Args:
         seconds: Wall time of the trial, in seconds.
-        workers: Number of workers.
+        worker_seconds: Sum of the seconds of all workers.
         per_worker: Amount of each resource of one worker, by name.
 
-    >>> costs(10.0, 2, {"CPU": 1.0, "GPU": 0.5})
+    >>> costs(10.0, 20.0, {"CPU": 1.0, "GPU": 0.5})
     {'seconds': 10.0, 'cpu_seconds': 20.0, 'gpu_seconds': 10.0}
     """
-    amounts = (seconds * workers * per_worker.get(name, 0.0) for name in ("CPU", "GPU"))
+    amounts = (worker_seconds * per_worker.get(name, 0.0) for name in ("CPU", "GPU"))
     return dict(zip(COSTS, (seconds, *amounts), strict=True))
 
 

@@ -187,8 +187,12 @@ class _Repeats(TypedDict):
     values: dict[str, Number | None]
 
 
+class _Elastic(TypedDict):
+    elastic: Annotated[list[Number], Field(min_length=2, max_length=2)]
+
+
 class _Scaling(TypedDict):
-    num_workers: Number
+    num_workers: Number | _Elastic
     resources_per_worker: dict[str, Number]
 
 

@@ -96,6 +96,32 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class GangSize:
+    """A number of workers of an elastic trial, and since when the trial has had it.
+
+    Attributes:
+        step: Step of the checkpoint from which these workers continue; 0 if they start from scratch.
+        workers: Number of workers.
+        reported: Latest step that the trial had reported before. It is later than `step` if steps after the checkpoint were lost.
+        time: Time at which these workers started the loop, in seconds since the epoch.
+    """
+
+    step: int
+    workers: int
+    reported: int
+    time: float
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The number of workers as a metric for a tracker."""
+        return {"scaling.num_workers": float(self.workers)}
+
+    def __str__(self) -> str:
+        lost = f" (again from step {self.step + 1})" if self.step < self.reported else ""
+        return f"{self.workers} from step {self.reported + 1}{lost}"
+
+
+@dataclass(frozen=True)
 class Trial:
     """One sampled configuration.
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    import ray
 
 # Texts that `pandas.read_csv` reads as missing values
 CSV_MISSING = (
@@ -153,6 +157,19 @@ def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
     else:
         digest.update(repr(array.to_pylist()).encode())
     return None
+
+
+def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
+    """Return the part of a Ray Dataset in memory that one rank of a gang of `k` gets: the same part as that of `split_equally`.
+
+    Raises:
+        InputError: there are fewer rows than parts.
+    """
+    import ray.data
+
+    table = pa.Table.from_pandas(dataset.to_pandas(), preserve_index=False)
+    part: ray.data.Dataset = ray.data.from_blocks([split_equally(table, k)[rank].to_pandas()])
+    return part
 
 
 def split_equally(table: pa.Table, k: int) -> list[pa.Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.core.resources import EPSILON, Shape, fits, minus
@@ -157,6 +157,8 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     3. The idle workers are a whole existing gang.
     4. The node has the least room. Large gangs then find room on other nodes.
 
+    An elastic trial gets all workers that are free, up to its upper bound, except those that the other requests in the queue need.
+
     Args:
         cluster: State of the cluster.
         queue: All requests, in the order of the queue.
@@ -166,7 +168,8 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     request = next((request for request in queue if request not in too_large), None)
     if request is None:
         return Wait(too_large)
-    if placed := _place(request, cluster) or (reuse_larger and _place(request, cluster, larger=True)):
+    others = [other for other in queue if other is not request and other not in too_large]
+    if placed := _start(request, cluster, others) or (reuse_larger and _start(request, cluster, others, larger=True)):
         return placed
     without_closing = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
     later = replace(cluster, workers=without_closing)
@@ -179,6 +182,71 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
         closable = [worker for worker in closable if worker.node in nodes] or closable  # Under a limit, a worker elsewhere may have to go.
         return Close(min(closable, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id)
     return Wait(too_large)
+
+
+def growth(cluster: Cluster, queue: Sequence[Request], shape: Shape, size: int, nodes: Collection[str], left: bool) -> Place | None:
+    """Return the workers by which the gang of an elastic trial can grow; None if it must not or cannot grow.
+
+    A gang does not grow while another trial needs the resources. Nodes on which the gang already has workers are preferred.
+
+    Args:
+        cluster: State of the cluster. The workers of the gang are busy.
+        queue: All requests.
+        shape: Shape of the trial.
+        size: Number of workers of the gang.
+        nodes: Ids of the nodes on which the gang has workers.
+        left: Whether a trial is left to start, or a started trial has not asked for workers yet.
+    """
+    if queue or left:
+        return None
+    return _place_most(Request(-1, {}, shape), cluster, shape.sizes[-1] - size, near=nodes)
+
+
+def largest_gang(shape: Shape, cluster: Cluster) -> int:
+    """Return the largest number of workers of an elastic shape that fits on the empty cluster, at least the shape's lower bound."""
+    placed = _place_most(Request(-1, {}, shape), replace(cluster, workers=(), grants=()), shape.sizes[-1])
+    return max(shape.workers, len(placed.start) if placed else 0)
+
+
+def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False) -> Place | Grant | None:
+    """Return the action that serves a request in this state; None if it cannot be served now.
+
+    Args:
+        request: The request.
+        cluster: State of the cluster.
+        others: The other requests in the queue. An elastic trial leaves them the resources with which they could start now.
+        larger: See `_serves`.
+    """
+    placed = _place(request, cluster, larger)
+    if placed is None or request.shape is None or request.shape.most is None:
+        return placed
+    after = _carried_out(placed, cluster)
+    for other in others:
+        if (action := _place(other, after, larger)) is None:
+            break
+        after = _carried_out(action, after)
+    more = _place_most(request, after, request.shape.most - request.shape.workers, larger)
+    size = request.shape.workers + (len(more.workers) + len(more.start) if more else 0)
+    return _place_most(request, cluster, size, larger)
+
+
+def _place_most(request: Request, cluster: Cluster, most: int, larger: bool = False, near: Collection[str] = ()) -> Place | None:
+    """Return the action that places as many workers of a request as possible, at most `most`; None if no worker can be placed."""
+    for size in range(most, 0, -1):
+        if isinstance(placed := _place(request, cluster, larger, size, near), Place):
+            return placed
+    return None
+
+
+def _carried_out(action: Place | Grant, cluster: Cluster) -> Cluster:
+    """Return the state of the cluster after an action."""
+    if isinstance(action, Grant):
+        return replace(cluster, grants=[*cluster.grants, (action.node, action.request.need)])
+    assert action.request.shape is not None
+    per_worker = action.request.shape.per_worker
+    new = [WorkerState(f"new-{action.request.id}-{i}", node, per_worker, Phase.BUSY) for i, node in enumerate(action.start)]
+    old = [replace(worker, phase=Phase.BUSY) if worker.id in action.workers else worker for worker in cluster.workers]
+    return replace(cluster, workers=[*old, *new])
 
 
 def _fits_when_empty(request: Request, cluster: Cluster) -> bool:
@@ -262,11 +330,21 @@ def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
     return has == dict(need)
 
 
-def _place(request: Request, cluster: Cluster, larger: bool = False) -> Place | Grant | None:
-    """Return the action that serves the request in this state; None if the request cannot be served now."""
+def _place(
+    request: Request, cluster: Cluster, larger: bool = False, size: int | None = None, near: Collection[str] = ()
+) -> Place | Grant | None:
+    """Return the action that serves the request in this state; None if the request cannot be served now.
+
+    Args:
+        request: The request.
+        cluster: State of the cluster.
+        larger: See `_serves`.
+        size: Number of workers; None for the smallest number of the request's shape.
+        near: Ids of nodes that are filled first; () to put the gang on one node if possible.
+    """
     if request.shape is None:
         return _grant(request, cluster)
-    size = request.shape.workers
+    size = size or request.shape.workers
     offers = _offers(request, request.shape, cluster, larger)
 
     def cost(offer: _Offer) -> tuple[int, int, bool, int, int]:
@@ -279,8 +357,8 @@ def _place(request: Request, cluster: Cluster, larger: bool = False) -> Place | 
     new = _most_within(need, _left(cluster, list(Phase), True), size)
     if sum(offer.size for offer in offers) < size or _most_within(need, _left(cluster, [Phase.BUSY], True), size) < size:
         return None
-    whole = [offer for offer in offers if offer.size >= size]
-    chosen = [min(whole, key=cost)] if whole else sorted(offers, key=lambda offer: -offer.size)
+    whole = [offer for offer in offers if offer.size >= size and not near]
+    chosen = [min(whole, key=cost)] if whole else sorted(offers, key=lambda offer: (offer.node not in near, -offer.size))
     workers: list[str] = []
     start: list[str] = []
     for offer in chosen:
@@ -297,7 +375,7 @@ def _most_within(need: Resources, left: Resources | None, most: int) -> int:
 
 
 def _offers(request: Request, shape: Shape, cluster: Cluster, larger: bool) -> list[_Offer]:
-    need, size = dict(shape.per_worker), shape.workers
+    need, size = dict(shape.per_worker), shape.sizes[-1]
     idle_members = Counter(worker.gang for worker in cluster.workers if worker.phase is Phase.IDLE)
 
     def preference(worker: WorkerState) -> tuple[bool, bool, int, str, int]:

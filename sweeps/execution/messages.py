@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
+from sweeps.core.trial import LOST, Checkpoint, GangSize, Report, State, Trial
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,8 @@ class Past:
         best: Checkpoint with the best model; None without checkpoints.
         seconds: Seconds that the trial spent on workers.
         lost: Number of failed attempts that count towards `limits.max_failures`. Attempts that ended because the driver died do not count.
+        worker_seconds: Sum of the seconds of all workers.
+        sizes: Numbers of workers that an elastic trial has had.
     """
 
     attempts: int = 0
@@ -111,6 +113,8 @@ class Past:
     best: Checkpoint | None = None
     seconds: float = 0.0
     lost: int = 0
+    worker_seconds: float = 0.0
+    sizes: tuple[GangSize, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,10 +124,12 @@ class Data:
     Attributes:
         shards: Maps each dataset name to references to materialized Ray Datasets: one for each rank, or a single one for all ranks.
         check: Object reference of a DataFrame with the rows for `Current.check`; None without data.
+        whole: Whether `train` is a single dataset with all rows, from which each rank takes its part.
     """
 
     shards: dict[str, tuple[Any, ...]]
     check: Any
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,6 +181,8 @@ class Assignment:
         data: The prepared data; None if the worker caches this data already.
         checkpoint: Checkpoint to continue from; None to start from scratch.
         seconds: Seconds that earlier attempts spent on workers.
+        asks: Whether the ranks ask the pool at each report whether the gang changes its size at this step.
+        checkpoint_at: Steps whose report must have a checkpoint.
     """
 
     trial: Trial
@@ -187,6 +195,8 @@ class Assignment:
     data: Data | None
     checkpoint: Checkpoint | None
     seconds: float = 0.0
+    asks: bool = False
+    checkpoint_at: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -250,6 +260,8 @@ class Progress:
         final: Metrics of the finished model that the loop passed to `Current.report_final`.
         attempts: Number of attempts that were started.
         seconds: Seconds that the trial has spent on workers.
+        worker_seconds: Sum of the seconds of all workers.
+        sizes: All numbers of workers that an elastic trial has had; empty for other trials.
     """
 
     reports: tuple[Report, ...] = ()
@@ -262,6 +274,8 @@ class Progress:
     final: dict[str, float] = field(default_factory=dict)
     attempts: int = 1
     seconds: float = 0.0
+    worker_seconds: float = 0.0
+    sizes: tuple[GangSize, ...] = ()
 
 
 class Stage(enum.Enum):
@@ -284,7 +298,7 @@ class Usage:
         fits: Number of preprocessing chains that were fitted.
         stages: Maps the id of each active trial to its stage, and to the step at which the trial waits for a decision (None if the trial
             does not wait).
-        seconds: Maps the id of each active trial to the seconds that the trial has spent on workers.
+        worker_seconds: Maps the id of each active trial to the sum of the seconds of its workers.
         silent: Maps the id of an active trial to a text about the ranks that have not reported for a long time. Other trials are missing.
     """
 
@@ -293,5 +307,5 @@ class Usage:
     warm: dict[str, float] = field(default_factory=dict)
     fits: int = 0
     stages: dict[str, tuple[Stage, int | None]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    worker_seconds: dict[str, float] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ import ray
 
 from sweeps.core import exit_causes
 from sweeps.core.resources import Shape
-from sweeps.core.trial import State, Trial
+from sweeps.core.trial import GangSize, State, Trial
 from sweeps.execution.background import Background
 from sweeps.execution.data_requests import Fits
 from sweeps.execution.memory_guard import MONITOR, Guard
@@ -100,20 +100,25 @@ class _Pool:
         """
         await self.fits.fit_before_trials(fits, warm)
 
-    async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
+    async def set_all_started(self, all_started: bool) -> None:
+        """Set whether the driver has started all trials of the sweep. Elastic trials then grow onto resources that are free."""
+        self.driver.all_started = all_started
+
+    async def start(self, trial: Trial, folder: str, past: Past | None = None, replay: Sequence[GangSize] = ()) -> None:
         """Start or continue a trial.
 
         Args:
             trial: The trial.
             folder: Folder for the trial's checkpoints and logs.
             past: Recorded state of a trial that continues; None for a new trial.
+            replay: Recorded sizes of an elastic trial that runs again; () to let the pool choose the sizes.
         """
         metric = None if self.job.keep_last else self.job.metric
         progress = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
-        running = self.trials[trial.id] = RunningTrial(trial, folder, progress)
+        running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay)
         if past is not None:
             progress.recall(past)
-            running.seconds, running.failures = past.seconds, past.lost
+            running.seconds, running.worker_seconds, running.failures = past.seconds, past.worker_seconds, past.lost
         if self.stopping is not None:
             running.finish(self.stopping)
         else:
@@ -189,7 +194,7 @@ class _Pool:
         busy, idle = self.workers.held()
         active = {name: running for name, running in self.trials.items() if running.progress.state is None}
         stages = {name: (running.stage, running.progress.rung) for name, running in active.items()}
-        seconds = {name: running.spent() for name, running in active.items()}
+        seconds = {name: running.worker_seconds_spent() for name, running in active.items()}
         silent = {name: "\n".join(map(str, running.silent.values())) for name, running in active.items() if running.silent}
         return Usage(self.workers.total, busy, idle, self.fits.count, stages, seconds, silent)
 
@@ -229,7 +234,7 @@ class _Pool:
             running.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(running.changed.wait(), max(left, 0.05) if progress.has_undelivered else None)
-        return progress.next_progress(running.spent())
+        return progress.next_progress(running.spent(), running.worker_seconds_spent())
 
     async def step(self, trial_id: str) -> dict[str, Any]:
         """Return the progress of `advance` as a result of Ray Tune."""
@@ -305,15 +310,16 @@ class _Pool:
             log.warning("trial %s: %s", trial_id, silence)
             running.silent[silence.rank] = silence
 
-    async def at_rung(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
-        """Wait for the driver's decision at a rung. All ranks get the same decision.
+    async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
+        """Wait for the decision whether a loop continues after a report. All ranks get the same decision.
 
-        The driver is asked when rank 0 has reached the rung. With PBT, the driver is asked when all ranks have reached the rung.
+        At a rung, the driver is asked when rank 0 has reached the rung. With PBT, the driver is asked when all ranks have reached the rung.
+        An elastic gang may also change its size.
 
         Args:
             trial_id: Id of the trial.
             attempt: Number of the attempt.
-            update: The rank's message. Its `step` is the rung.
+            update: The rank's message. Its `step` is the step of the report.
 
         Returns:
             Whether the loop continues. False if the trial or this attempt has ended.
@@ -321,6 +327,12 @@ class _Pool:
         running = self.trials.get(trial_id)
         if running is None or not self.driver.record(running, attempt, update):
             return False
+        if update.step in self.job.rungs and not await self._decision(running, update):
+            return False
+        return running.progress.attempt == attempt and await self.driver.may_continue(running, update.step)
+
+    async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
+        """Wait for the driver's decision at a rung: True if the trial continues."""
         decision = running.decision(update.step)
         running.update_rungs(together=bool(self.job.milestones))
         since, began = time.monotonic(), running.began

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sweeps.core.trial import State, Trial
+from sweeps.core.resources import Shape
+from sweeps.core.trial import GangSize, State, Trial
 from sweeps.execution.messages import Silence, Stage
 from sweeps.execution.pool_worker import Worker
 from sweeps.execution.trial_progress import TrialProgress
@@ -22,6 +24,7 @@ class RunningTrial:
         trial: The trial.
         folder: Folder for the trial's checkpoints and logs.
         progress: Progress of the trial.
+        replay: Recorded sizes of an elastic trial that runs again with the same sizes; () for other trials.
 
     Attributes:
         stage: Current stage of the trial.
@@ -29,25 +32,29 @@ class RunningTrial:
         resumed: Future whose result is True if the loop continues from its checkpoint in this attempt.
         stopped: Whether the driver recorded the end of the trial while its ranks were still running.
         seconds: Seconds on workers in attempts that have ended.
+        worker_seconds: Sum of the seconds of all workers in attempts that have ended.
         began: Time at which the ranks started this attempt, by the monotonic clock; None between attempts. Waiting for a decision and the
             import of the user's module do not count, so each of these pauses moves this time forward.
         failures: Number of failed attempts that count towards `limits.max_failures`.
         blameless: Number of attempts since the latest report that failed for a cause outside the trial.
         silent: Latest notice of each rank that has not reported for a long time.
         last_update: Time of the latest message of each rank in this attempt, by the monotonic clock.
-        yields: Whether the ranks are stopping at a perturbation step, from which another attempt continues.
+        yields: Whether the ranks are stopping at a step from which another attempt continues.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
+        kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must wait for workers.
+        asks: Whether the gang may change its size in this attempt. The ranks then ask at each report whether to continue.
+        replay: Recorded sizes with which the trial still runs; the first is the current size.
         task: Background task that runs the trial; None before it starts.
         changed: Set when there may be progress for the driver.
     """
 
-    def __init__(self, trial: Trial, folder: str, progress: TrialProgress):
+    def __init__(self, trial: Trial, folder: str, progress: TrialProgress, replay: Sequence[GangSize] = ()):
         self.trial, self.folder, self.progress = trial, folder, progress
         self.stage = Stage.PREPARING
         self.decisions: dict[int, asyncio.Future[bool]] = {}
         self.resumed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.stopped = False
-        self.seconds = 0.0
+        self.seconds = self.worker_seconds = 0.0
         self.began: float | None = None
         self.failures = self.blameless = 0
         self.silent: dict[int, Silence] = {}
@@ -56,13 +63,29 @@ class RunningTrial:
         self.task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()
         self.workers: list[Worker] = []
+        self.kept: list[Worker] = []
+        self.asks = False
+        self.replay = replay
+        self._gates: dict[int, asyncio.Future[bool]] = {}
+        self._gates_closed = False
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
 
-    def begin_attempt(self) -> int:
-        """Start a new attempt and return its number."""
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the number of workers may change during the trial."""
+        return self.trial.shape.most is not None
+
+    @property
+    def shape(self) -> Shape:
+        """Shape with which the next attempt starts."""
+        return self.trial.shape.of_size(self.replay[0].workers) if self.replay else self.trial.shape
+
+    def begin_attempt(self, workers: int) -> int:
+        """Start a new attempt with this number of workers, and return the number of the attempt."""
+        self._gates, self._gates_closed = {}, False
         self.silent, self.last_update, self._exchanges = {}, {}, {}
         self.resumed = asyncio.get_running_loop().create_future()
-        return self.progress.begin()
+        return self.progress.begin(workers if self.is_elastic else None)
 
     async def exchange(self, rank: int, number: int, value: Any) -> list[Any]:
         """Wait until every rank has given a value; return all values, ordered by rank.
@@ -74,7 +97,7 @@ class RunningTrial:
         """
         values, complete = self._exchanges.setdefault(number, ({}, asyncio.Event()))
         values[rank] = value
-        if len(values) == self.trial.shape.workers:
+        if len(values) == self.progress.workers:
             complete.set()
             self._exchanges.pop(number)
         await complete.wait()
@@ -82,7 +105,21 @@ class RunningTrial:
 
     def spent(self) -> float:
         """Return the seconds that the trial has spent on workers, including the current attempt."""
-        return self.seconds + (time.monotonic() - self.began if self.began is not None else 0.0)
+        return self.seconds + self._spent_now()
+
+    def worker_seconds_spent(self) -> float:
+        """Return the sum of the seconds of all workers, including the current attempt."""
+        return self.worker_seconds + self._spent_now() * self.progress.workers
+
+    def _spent_now(self) -> float:
+        return time.monotonic() - self.began if self.began is not None else 0.0
+
+    def end_attempt(self) -> float:
+        """Add the time of an attempt that has ended, and return its seconds."""
+        seconds = self._spent_now()
+        self.seconds, self.worker_seconds = self.seconds + seconds, self.worker_seconds + seconds * self.progress.workers
+        self.workers, self.began = [], None
+        return seconds
 
     def overdue(self, limit: float, workers: int, now: float) -> list[Silence]:
         """Return a notice for each rank that has not reported for longer than a limit, in the order of ranks.
@@ -139,6 +176,36 @@ class RunningTrial:
             elif progress.all_have_reached(step) if together else progress.has_reached(0, step):
                 progress.wait_at(step)
                 self.changed.set()
+
+    def gate(self, step: int) -> asyncio.Future[bool]:
+        """Return the future of whether the ranks of an elastic trial continue after a report: False if the gang changes its size."""
+        if step not in self._gates:
+            self._gates[step] = asyncio.get_running_loop().create_future()
+            if self._gates_closed:
+                self._gates[step].set_result(False)
+        return self._gates[step]
+
+    def look_at_gates(self, resizes: Callable[[int], bool]) -> None:
+        """Open the gate of each step that all ranks have reported, or make the ranks stop there.
+
+        Args:
+            resizes: Returns whether the gang changes its size at a step.
+        """
+        for step, gate in sorted(self._gates.items()):
+            if gate.done() or not self.progress.all_have_reached(step):
+                continue
+            ended = any(self.progress.has_ended(rank) for rank in range(self.progress.workers))
+            stops = not ended and resizes(step)
+            self.yields = self.yields or stops
+            gate.set_result(not stops)
+            self._gates = {other: kept for other, kept in self._gates.items() if other >= step}
+
+    def close_gates(self) -> None:
+        """Stop the ranks at their next report, because another rank has died or raised an exception."""
+        self._gates_closed = True
+        for gate in self._gates.values():
+            if not gate.done():
+                gate.set_result(False)
 
     def retry(self) -> None:
         """Prepare for another attempt after an exception. Decisions to stop are deleted, because the exception may have caused them."""

@@ -18,6 +18,7 @@ from sweeps.core import exit_causes
 from sweeps.core.checkpoint_files import delete_checkpoint
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import LOST, State
+from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import Fits
@@ -53,6 +54,7 @@ class TrialDriver:
 
     Attributes:
         labels: Description of the label column; without values until the data is read.
+        all_started: Whether the driver has started all trials of the sweep. Only then may elastic trials grow.
     """
 
     def __init__(
@@ -68,15 +70,21 @@ class TrialDriver:
         self.job, self.max_failures, self.workers, self.fits = job, max_failures, workers, fits
         self.spawn, self.files, self._kills_for_memory = spawn, files, kills_for_memory
         self.labels = Labels()
+        self.all_started = False
+        self._without_workers: set[str] = set()  # Ids of started trials that wait for data or for workers.
 
     async def drive(self, running: RunningTrial) -> None:
         """Run a trial until its end, with as many attempts as necessary. Errors are recorded as the end of the trial, and not raised."""
         try:
             while running.progress.state is None and not running.stopped:
                 running.stage = Stage.PREPARING
+                self._without_workers.add(running.trial.id)
                 prepared = await asyncio.shield(self.fits.of(running.trial.data, running.trial.preprocessor))
                 outcome = await self._attempt(running, prepared)
                 yields, running.yields = running.yields, False
+                if yields and running.replay:
+                    running.replay = running.replay[1:]
+                    running.progress.return_to(running.replay[0].step)
                 if isinstance(outcome, WorkerLost):
                     self._count_loss(running, outcome)
                 elif outcome.retry:
@@ -93,6 +101,8 @@ class TrialDriver:
         except Exception:
             running.finish(State.FAIL, traceback.format_exc())
         finally:
+            self.workers.give_back(running.kept)
+            self._without_workers.discard(running.trial.id)
             with contextlib.suppress(OSError):  # The folder has files in it, or does not exist.
                 Path(running.folder, FILES).rmdir()
 
@@ -161,31 +171,73 @@ class TrialDriver:
         running.stage = Stage.WAITING
         started_before = running.failures > 0 or running.blameless > 0
         try:
-            workers = await self.workers.reserve(running.trial.shape, prepared["key"], started_before)
+            workers, running.kept = running.kept, []
+            workers = workers or await self.workers.reserve(running.shape, prepared["key"], started_before)
             running.stage = Stage.STARTING
-            gang = await self.workers.form(workers, running.trial.shape)
+            gang = await self.workers.form(workers, running.shape)
         except WorkerLost as e:
             return WorkerLost(str(e), blameless=True)  # The attempt has not started.
         except CannotStart as e:
             if await self.fits.caused_failure([]):
                 raise RayActorError from e
             return Ended(0, State.FAIL, f"the trial's workers could not start: {e}")
-        running.workers, running.stage, seconds = gang.workers, Stage.TRAINING, 0.0
+        running.workers, running.stage = gang.workers, Stage.TRAINING
+        self._without_workers.discard(running.trial.id)
         try:
-            return await self._run_on(gang, running, prepared)
+            outcome = await self._run_on(gang, running, prepared)
         except BaseException:
             for worker in gang.workers:
                 self.workers.lose(worker, WorkerLost("killed"))
+            self.workers.release(gang, running.end_attempt())
             raise
-        finally:
-            running.workers = []
-            if running.began is not None:
-                seconds = time.monotonic() - running.began
-                running.seconds, running.began = running.seconds + seconds, None
+        seconds = running.end_attempt()
+        if not self._keep_workers(gang, running, outcome):
             self.workers.release(gang, seconds)
+        return outcome
+
+    def _keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
+        """Keep the workers with which an elastic trial starts its next attempt: those that remain, and those by which the gang grows.
+
+        Returns:
+            False if the trial ends, or must wait for workers like any other trial.
+        """
+        joining, running.kept = running.kept, []
+        remaining = [worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY]
+        resizes = isinstance(outcome, WorkerLost) or (bool(joining) and outcome.state is State.PRUNED)
+        if running.is_elastic and not running.replay and resizes and len(remaining) + len(joining) >= running.trial.shape.workers:
+            running.kept = [*remaining, *joining]
+            return True
+        self.workers.give_back(joining)
+        return False
+
+    # ---- elastic trials
+
+    async def may_continue(self, running: RunningTrial, step: int) -> bool:
+        """Wait until all ranks of an elastic trial have reported a step. Return False if they stop there to change the gang's size."""
+        if not running.asks:
+            return True
+        gate = running.gate(step)
+        self._look_at_gates(running)
+        return await asyncio.shield(gate)
+
+    def _look_at_gates(self, running: RunningTrial) -> None:
+        running.look_at_gates(lambda step: self._resizes(running, step))
+
+    def _resizes(self, running: RunningTrial, step: int) -> bool:
+        """Return whether a gang changes its size at a step that all ranks have reported. The workers by which it grows are reserved."""
+        if running.replay:
+            return step >= running.replay[1].reported
+        checkpoint, left = running.progress.checkpoint, not self.all_started or bool(self._without_workers)
+        at_checkpoint = checkpoint is not None and checkpoint.step == step
+        running.kept = self.workers.grow(running.trial.shape, running.workers, left, at_checkpoint)
+        return bool(running.kept)
+
+    # ---- the ranks
 
     async def _run_on(self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
-        attempt, kills = running.begin_attempt(), self._kills_for_memory()
+        size = len(gang.workers)
+        attempt, kills = running.begin_attempt(size), self._kills_for_memory()
+        running.asks = len(running.replay) > 1 if running.replay else size < self.workers.largest(running.trial.shape)
         if attempt > 1:
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self.files, _checkpoints, running.folder)
@@ -195,19 +247,20 @@ class TrialDriver:
         ranks = [self.spawn(self._run_rank(*pair, running)) for pair in zip(gang.workers, assignments, strict=True)]
         late = await self._await_ranks(running, ranks)
         if late is None:
-            await self._end_peers(gang, ranks)
+            await self._end_peers(gang, running, ranks)
         for worker, rank in zip(gang.workers, ranks, strict=True):
             if not rank.done():  # The rank hangs, or waits for a peer that has raised an exception.
                 self.workers.lose(worker, WorkerLost("killed"))
         return await self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
 
-    async def _end_peers(self, gang: Gang, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
+    async def _end_peers(self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
         """After a rank has died or raised an exception, wait up to `PEERS_END_WITHIN` seconds until all ranks have ended.
 
         Each rank that ends leaves the gang. This ends collective operations of its peers.
         """
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
+        running.close_gates()
         while (pending := [rank for rank in ranks if not rank.done()]) and time.monotonic() < give_up:
             for number, rank in enumerate(ranks):
                 if isinstance(_result(rank), Ended) and number not in left:
@@ -220,14 +273,17 @@ class TrialDriver:
         size = len(gang.workers)
         keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
         cached = all(key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True))
-        data = None if cached else Data(prepared["shards"][size], prepared["check"])
-        room = room_of(self.workers.total, running.trial.shape)
+        whole = running.is_elastic and size > 1
+        data = None if cached else Data(prepared["shards"][1 if whole else size], prepared["check"], whole)
+        room = room_of(self.workers.total, running.trial.shape.of_size(size))
+        at = frozenset(size.step for size in running.replay)
         assignments = []
         for worker, key, ranks in zip(gang.workers, keys, gang.ranks, strict=True):
             worker.cached = keep(worker.cached, key, prepared["bytes"], room)
             kept = tuple(name for name, _ in worker.cached)
             checkpoint, spent = running.progress.checkpoint, running.seconds
-            assignments.append(Assignment(running.trial, attempt, ranks, running.folder, key, kept, self.labels, data, checkpoint, spent))
+            about = (running.trial, attempt, ranks, running.folder, key, kept, self.labels, data, checkpoint, spent)
+            assignments.append(Assignment(*about, running.asks, at))
         return assignments
 
     async def _run_rank(self, worker: Worker, assignment: Assignment, running: RunningTrial) -> Ended | WorkerLost:
@@ -246,6 +302,7 @@ class TrialDriver:
             log.info("%s is closed, because it cannot run another trial: %s", worker.id, ended.broken)
         if ended.update is not None and self.record(running, assignment.attempt, ended.update, ended):
             running.update_rungs(together=bool(self.job.milestones))
+            self._look_at_gates(running)
         return ended
 
     async def _outcome(

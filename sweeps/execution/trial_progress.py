@@ -8,12 +8,13 @@ report and checkpoint until the pool acknowledges it. `TrialProgress` records ea
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.core.checkpoint_files import newest_checkpoints
-from sweeps.core.trial import Checkpoint, Report, State
+from sweeps.core.trial import Checkpoint, GangSize, Report, State
 from sweeps.execution.messages import Past, Progress, RankUpdate
 
 # Step that is recorded for a rank that has ended. It is above every real step, so no checkpoint waits for the rank.
@@ -25,7 +26,7 @@ class TrialProgress:
     """Progress of a trial over all its attempts.
 
     Attributes:
-        workers: Number of ranks.
+        workers: Number of ranks in the current attempt.
         metric: Metric that decides which checkpoint is the best; None if the latest checkpoint is the best.
         minimize: Whether smaller values of the metric are better.
         keep_latest: Number of latest checkpoints that are kept in addition to the best checkpoint, at least 1.
@@ -37,6 +38,7 @@ class TrialProgress:
         error: Error text of a failed trial.
         refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
         final: Metrics of the finished model; empty while the trial runs.
+        sizes: Numbers of workers that an elastic trial has had; empty for other trials.
     """
 
     workers: int
@@ -51,6 +53,7 @@ class TrialProgress:
     error: str | None = None
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
+    sizes: tuple[GangSize, ...] = ()
     _stored: dict[str, None] = field(default_factory=dict)  # Paths of the complete checkpoints on disk. The latest checkpoint is last.
     _named: set[str] = field(default_factory=set)  # Paths of the checkpoints that the driver's record may name.
     _named_next: set[str] = field(default_factory=set)  # Paths that the record names after the driver stores the last progress.
@@ -59,6 +62,7 @@ class TrialProgress:
     _steps: dict[int, int] = field(default_factory=dict)
     _failed: dict[int, int] = field(default_factory=dict)  # Latest step of each rank that has raised an exception.
     _parts: dict[int, dict[int, Checkpoint]] = field(default_factory=dict)
+    _complete: list[Checkpoint] = field(default_factory=list)  # Also those that were deleted.
     _undelivered: list[Report] = field(default_factory=list)
     _fresh: bool = False
     _delivered_rung: int | None = None
@@ -71,11 +75,21 @@ class TrialProgress:
         self._named, self._named_next = set(self._stored), set(self._stored)
         self._recalled = True
         self._values = dict(past.curve)
+        self.sizes = past.sizes or self.sizes
         self._latest_step = max(self._values, default=0)
 
-    def begin(self) -> int:
-        """Start a new attempt and return its number. Incomplete checkpoints of earlier attempts are discarded."""
+    def begin(self, workers: int | None = None) -> int:
+        """Start a new attempt and return its number. Incomplete checkpoints of earlier attempts are discarded.
+
+        Args:
+            workers: Number of ranks of an elastic trial in this attempt; None for other trials.
+        """
         self.attempt += 1
+        if workers is not None:
+            self.workers = workers
+            if not self.sizes or self.sizes[-1].workers != workers:
+                step = self.checkpoint.step if self.checkpoint is not None else 0
+                self.sizes += (GangSize(step, workers, self._latest_step, time.time()),)
         self._steps, self._failed, self._parts = {}, {}, {}
         return self.attempt
 
@@ -136,8 +150,13 @@ class TrialProgress:
         if self.best is None or self._badness(new) <= self._badness(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
+        self._complete.append(new)
         self._stored.pop(new.path, None)  # A loop that started from scratch writes the same step again.
         self._stored[new.path] = None
+
+    def return_to(self, step: int) -> None:
+        """Make the next attempt continue from the latest complete checkpoint up to a step. The checkpoint must not be deleted."""
+        self.checkpoint = max((c for c in self._complete if c.step <= step), key=lambda c: c.step, default=None)
 
     @property
     def kept(self) -> set[str]:
@@ -201,11 +220,12 @@ class TrialProgress:
         """Whether there are reports that the driver has not received."""
         return bool(self._undelivered)
 
-    def next_progress(self, seconds: float) -> Progress:
+    def next_progress(self, seconds: float, worker_seconds: float = 0.0) -> Progress:
         """Return the progress since the last call, and mark it as received by the driver.
 
         Args:
             seconds: Seconds that the trial has spent on workers.
+            worker_seconds: Sum of the seconds of all workers.
         """
         progress = Progress(
             reports=tuple(self._undelivered),
@@ -218,6 +238,8 @@ class TrialProgress:
             final=self.final,
             attempts=self.attempt,
             seconds=seconds,
+            worker_seconds=worker_seconds,
+            sizes=self.sizes,
         )
         self._undelivered, self._fresh, self._delivered_rung = [], False, self.rung
         self._named_next = {c.path for c in (self.checkpoint, self.best) if c}

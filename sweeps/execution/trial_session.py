@@ -18,6 +18,7 @@ import ray.train
 
 from sweeps.core.errors import shorten
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report
+from sweeps.data import tables
 from sweeps.execution import leaked_threads, ray_train_adapter
 from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence
 from sweeps.execution.metric_values import flatten, numeric, quote, unbeatable
@@ -56,6 +57,7 @@ class DatasetCache:
     Attributes:
         shards: Maps each dataset name to references to shards: one for each rank, or a single one for all ranks.
         check: DataFrame with the rows for `Current.check`; None without data.
+        whole: Whether `train` is a single dataset with all rows, from which this rank takes its part.
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
     """
@@ -63,6 +65,7 @@ class DatasetCache:
     def __init__(self, data: Data):
         self.shards = data.shards
         self.check = ray.get(data.check) if data.check is not None else None
+        self.whole = data.whole
         self.opened: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
 
@@ -156,7 +159,8 @@ class TrialSession:
             due = saved is not None or (self._wanted is not None and self._wanted <= self.step)
         if due:
             self._send()
-        if self.finished or (self.step in self.job.rungs and not self._continues_at_rung()):
+        asks = self.step in self.job.rungs or self.assignment.asks
+        if self.finished or (asks and not self._may_continue()):
             self.stopped = True
             raise Stopped
 
@@ -190,11 +194,11 @@ class TrialSession:
             )
         return numbers
 
-    def _continues_at_rung(self) -> bool:
+    def _may_continue(self) -> bool:
         self._last_report = math.inf
         try:
             update = self.unacknowledged()
-            continues: bool = ray.get(self.pool.at_rung.remote(self.assignment.trial.id, self.assignment.attempt, update))
+            continues: bool = ray.get(self.pool.may_continue.remote(self.assignment.trial.id, self.assignment.attempt, update))
             self._acknowledge(update)
             return continues
         finally:
@@ -276,7 +280,10 @@ class TrialSession:
         if name not in shards:
             raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(shards)}")
         if name not in opened:
-            opened[name] = ray_train_adapter.Shard(ray.get(shards[name][self.rank % len(shards[name])]).materialize())
+            dataset = ray.get(shards[name][self.rank % len(shards[name])])
+            if self._cache.whole and name == "train":
+                dataset = tables.part_of(dataset, self.ranks.world_size, self.rank)
+            opened[name] = ray_train_adapter.Shard(dataset.materialize())
         return opened[name]
 
     @property

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -41,6 +42,8 @@ DISBAND_WITHIN = 10.0
 PLACED_WITHIN = 60.0
 # A trial that does not fit on the cluster waits this many seconds for new nodes, then fails.
 FITS_WITHIN = 600.0
+# After a worker could not start, no worker starts for the growth of an elastic gang for this many seconds.
+START_AGAIN_AFTER = 60.0
 # If trials take less than this on average, in seconds, a trial may use an idle worker with a larger fraction of a GPU than necessary.
 SHORT_TRIAL = 60.0
 
@@ -69,6 +72,7 @@ class WorkerPool:
         self._numbers = itertools.count(1)
         self._gang_numbers = itertools.count(1)
         self._here = ray.get_runtime_context().get_node_id()
+        self._failed_start = -math.inf  # Time of the latest failure of a worker to start, by the monotonic clock.
         self._seconds = (0, 0.0)  # Number of released gangs, and the sum of the seconds that their trials ran.
         self.update_nodes(ray.nodes())
 
@@ -126,6 +130,46 @@ class WorkerPool:
                 gang.broken = True
             self._give_back(workers)
             raise
+
+    def largest(self, shape: Shape) -> int:
+        """Return the largest number of workers that an elastic gang of this shape may ever have. A cluster may get new nodes."""
+        return shape.sizes[-1] if self._fixed is None else allocation.largest_gang(shape, self._cluster())
+
+    def grow(self, shape: Shape, members: Sequence[Worker], left: bool, reserve: bool) -> list[Worker]:
+        """Reserve the workers by which an elastic gang grows now.
+
+        Workers that are missing are started, and the gang can grow at a later step, when they have started.
+
+        Args:
+            shape: Shape of the trial.
+            members: Workers of the gang.
+            left: Whether a trial is left to start, or a started trial has not asked for workers yet.
+            reserve: Whether to reserve workers. If False, workers are only started.
+
+        Returns:
+            The reserved workers; [] if the gang does not grow now.
+        """
+        nodes = {worker.node for worker in members}
+        wanted = allocation.growth(self._cluster(), [request for request, _, _ in self._queue], shape, len(members), nodes, left)
+        if wanted is None:
+            return []
+        joining = [self.workers[name] for name in wanted.workers]
+        if time.monotonic() - self._failed_start > START_AGAIN_AFTER:
+            started = [self._start(shape.per_worker, node) for node in wanted.start]
+            for one in started:
+                one.phase = Phase.IDLE
+            joining += started
+        if not reserve or not all(one.up.done() for one in joining):
+            return []
+        for one in joining:
+            one.phase, one.used = Phase.BUSY, next(self._count)
+        return joining
+
+    def give_back(self, workers: Sequence[Worker]) -> None:
+        """Release reserved workers that have run no trial, or whose gang has ended."""
+        for gang in {one.gang for one in workers if one.gang is not None and one.gang.broken}:
+            self.spawn(self._disband(gang))
+        self._give_back(workers)
 
     @contextlib.asynccontextmanager
     async def resources(self, need: Mapping[str, float], tasks: bool = True) -> AsyncIterator[None]:
@@ -347,6 +391,7 @@ class WorkerPool:
             worker.info = await info
         except RayError as e:
             cause = getattr(e, "cause", None)
+            self._failed_start = time.monotonic()
             self.lose(worker, CannotStart(describe(e)) if cause is not None else WorkerLost(describe(e)))
             return
         worker.node = worker.info.node

@@ -231,7 +231,7 @@ class WorkerRuntime:
             threads=max(1, math.floor(dict(assignment.trial.shape.per_worker).get("CPU", 1))),
             check=cache.check,
             asked=self.job.asked,
-            milestones=self.job.milestones,
+            milestones=assignment.checkpoint_at or self.job.milestones,
             keep_last=self.job.keep_last,
             _folder=Path(assignment.folder, FILES),
             _kept=cache.kept,

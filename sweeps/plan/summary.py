@@ -83,7 +83,7 @@ class Plan:
             "repeats": {"least": self.repeats[0], "most": self.repeats[1]},
             "shapes": [
                 {
-                    "workers": e.shape.workers,
+                    "workers": e.shape.scaling["num_workers"],
                     "resources_per_worker": dict(e.shape.per_worker),
                     "trials": {"least": e.least, "most": e.most},
                     "at_once": fitting,

@@ -28,7 +28,7 @@ def count_workers(shapes: Sequence[ShapeCount], cluster: Mapping[str, float], li
     for count in shapes:
         if count.most:
             alone = at_once(Shape(1, count.shape.per_worker), cluster)
-            ranks = min(limit, count.most) * count.shape.workers
+            ranks = min(limit, count.most) * count.shape.sizes[-1]
             wanted[count.shape.per_worker] = max(wanted.get(count.shape.per_worker, 0), min(ranks, alone))
     needed: dict[str, float] = {}
     for per_worker, number in wanted.items():

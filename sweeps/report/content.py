@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.atomic_files import write_text
+from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
@@ -153,7 +154,7 @@ def _best(record: Record, result: SweepResult) -> str:
     scaling = best["scaling"]
     each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
     rows = [[f"data.{name}", number(value)] for name, value in best.get("data", {}).items()]
-    rows += [["preprocessor", cell(best["preprocessor"])], ["workers", f"{scaling['num_workers']} × {each}"]]
+    rows += [["preprocessor", cell(best["preprocessor"])], ["workers", f"{number_text(scaling['num_workers'])} × {each}"]]
     rows += [[cell(name), number(value)] for name, value in best["params"].items()]
     return f"## Trial {best['trial']}\n\n" + table(["", ""], [*at, *rows])
 

@@ -78,7 +78,7 @@ def find_configuration(space: Space, number: int, described: Mapping[str, Any]) 
 
 def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
     """Return True if a trial has the parameters, preprocessor, scaling and data in a description."""
-    scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
+    scaling = trial.shape.scaling
     actual = [trial.chain, scaling, trial.params, trial.data]
     expected = [described["preprocessor"], {name: described["scaling"].get(name) for name in scaling}, described["params"]]
     return equal_values(to_json_value(actual), [*expected, described.get("data", {})])

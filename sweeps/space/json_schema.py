@@ -12,6 +12,7 @@ from typing import Any
 
 from sweeps.core import docstrings, references, registry
 from sweeps.core.parameter_schema import Fragment, allows, types_of
+from sweeps.core.resources import ELASTIC
 from sweeps.space import section_models
 from sweeps.space.auto_algorithm import AUTO
 from sweeps.space.conditions import COMPARISONS
@@ -184,6 +185,10 @@ def _data() -> Schema:
 def _space() -> Schema:
     """Return the schema of `space`. The parameters of the named trainer are added by `_parameters_apply`."""
     scaling = {key: _parameter(fragment) for key, fragment in SCALING.items()}
+    bounds = {"type": "array", "items": SCALING["num_workers"], "minItems": 2, "maxItems": 2}
+    text = "The smallest and the largest number of workers; the number may change during a trial."
+    elastic = _object({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC])
+    scaling["num_workers"] = _any(elastic, scaling["num_workers"])
     scaling["resources_per_worker"] = _parameter({**SCALING["resources_per_worker"], "additionalProperties": _parameter(AMOUNT)})
     sections = {"preprocessor": _ref("chain"), "scaling": _any(_object(scaling), _ref("branch")), "params": {"type": "object"}}
     return _object({name: _any(inner, _NULL) for name, inner in sections.items()})

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.parameter_schema import Fragment
+from sweeps.core.parameter_schema import Fragment, allows
+from sweeps.core.resources import ELASTIC
 from sweeps.core.suggestions import closest, did_you_mean
 from sweeps.space.chains import ChainParser
 from sweeps.space.dimension_parser import INVALID, MALFORMED, Read
@@ -114,9 +115,38 @@ class SpaceParser(ChainParser):
         """Parse a key of `scaling`."""
         if key == "resources_per_worker":
             return self._mapping(node.value[key], path, "such as {CPU: 1}", self._amount)
+        if key == "num_workers":
+            return self._num_workers(node.value[key], path)
         if key in SCALING:
             return self._scaling_value(node.value[key], path, SCALING[key])
         return self.wrong_key(node, key, path, f"unknown key; {suggest('scaling', key, SCALING)}")
+
+    def _num_workers(self, node: Node, path: str) -> Template:
+        """Parse a number of workers, a dimension of such numbers, or an elastic number such as {elastic: [1, 4]}."""
+        if node.is_map and ELASTIC in node.value:
+            return self._elastic(node, path)
+        if node.is_list and len(node.value) == 2:  # Ray Train takes two bounds
+            text = f"{mismatch(SCALING['num_workers'], node)}; for a number that may change in a trial, write {{elastic: {node.show()}}}"
+            return self.wrong(node, path, text)
+        return self._scaling_value(node, path, SCALING["num_workers"], self._num_workers)
+
+    def _elastic(self, node: Node, path: str) -> Template:
+        """Parse an elastic number of workers. It is a constant, because every trial has the same two bounds."""
+        form = "elastic needs a list [lower, upper]"
+        bounds = node.value[ELASTIC]
+        if len(node.value) > 1:
+            others = ", ".join(str(key) for key in node.value if key != ELASTIC)
+            return self.wrong_key(node, ELASTIC, path, f"`elastic` must be the only key of its mapping; the mapping also has: {others}")
+        if not bounds.is_list or len(bounds.value) != 2:
+            return self.wrong(bounds, path, f"{form} with two numbers of workers, got {bounds.show()}")
+        for bound in bounds.value:
+            if not allows(SCALING["num_workers"], bound.plain()):
+                return self.wrong(bound, path, f"{form}: each bound {mismatch(SCALING['num_workers'], bound, tunable=False)}")
+        lower, upper = bounds.plain()
+        if lower >= upper:
+            hint = f"; for a fixed number of workers, write `num_workers: {lower}`" if lower == upper else ""
+            return self.wrong(bounds, path, f"{form}: the upper bound must be greater than the lower bound, got {bounds.show()}{hint}")
+        return {ELASTIC: [lower, upper]}
 
     def _amount(self, node: Node, resource: Any, path: str) -> Template:
         """Parse the amount of a resource of one worker."""
@@ -126,11 +156,18 @@ class SpaceParser(ChainParser):
             return self.wrong_key(node, resource, path, f"unknown resource; did you mean `{resource.upper()}`?")
         return self._scaling_value(node.value[resource], path, AMOUNT)
 
-    def _scaling_value(self, node: Node, path: str, fragment: Fragment) -> Template:
-        """Parse a scalar, or a dimension of scalars. All shapes must be known before the sweep starts, so a range must be of integers."""
+    def _scaling_value(self, node: Node, path: str, fragment: Fragment, option: Read | None = None) -> Template:
+        """Parse a scalar, or a dimension of scalars. All shapes must be known before the sweep starts, so a range must be of integers.
+
+        Args:
+            node: The value in the space file.
+            path: Dotted key of the value.
+            fragment: Fragment that the scalars must obey.
+            option: Function that parses an option of a grid or a choice; None for this function.
+        """
         kind = self.domain(node, path, "integers") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):
-            return self.branches(node, path, str(kind), partial(self._scaling_value, fragment=fragment))
+            return self.branches(node, path, str(kind), option or partial(self._scaling_value, fragment=fragment))
         if kind and not RULES[kind].integer:
             return self.wrong(node, path, f"must be a constant, a grid, a choice or a range of integers, got {node.show()}")
         if node.value is None:

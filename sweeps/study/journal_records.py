@@ -54,6 +54,7 @@ Time = Annotated[Text, AfterValidator(_time)]
 Configuration = Annotated[dict[Text, Any], AfterValidator(_shallow)]
 Numbers = dict[Text, float]
 Count = Annotated[int, Field(ge=0, lt=10**12)]
+Workers = Annotated[int, Field(gt=0, lt=10**9)]
 Seconds = Annotated[float, Field(gt=-(10**12), lt=10**12)]
 Curve = list[Annotated[tuple[int, float], Strict(False)]]
 Attribute = Annotated[dict[Text, Any], Field(min_length=1, max_length=1)]
@@ -80,10 +81,16 @@ class RepeatsAttribute(_Model, extra="forbid"):
     aggregate: Literal["mean", "median", "min", "max"]
 
 
+class Elastic(_Model, extra="forbid"):
+    """The smallest and the largest number of workers of a trial."""
+
+    elastic: Annotated[list[Workers], Field(min_length=2, max_length=2)]
+
+
 class Scaling(_Model):
     """Number of workers of a trial, and resources of each worker."""
 
-    num_workers: Annotated[int, Field(gt=0, lt=10**9)]
+    num_workers: Workers | Elastic
     resources_per_worker: Numbers
 
 
@@ -130,6 +137,15 @@ class RecordedPerturbation(_Model):
     others: dict[Text, Curve]
 
 
+class RecordedSize(_Model, extra="forbid"):
+    """A number of workers of an elastic trial; see `sweeps.core.trial.GangSize`."""
+
+    step: Count
+    workers: Workers
+    reported: Count
+    time: Seconds
+
+
 class ProgressRecord(_Model):
     """Progress of a trial since the record before: the attribute `told.N`, where N is the number of the progress record.
 
@@ -148,6 +164,8 @@ class ProgressRecord(_Model):
     passed: int = 0
     final: Numbers = {}
     pbt: RecordedPerturbation | NoPerturbation | None = None
+    worker_seconds: Seconds = 0.0
+    sizes: list[RecordedSize] = []
 
 
 STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {

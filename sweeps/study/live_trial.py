@@ -10,7 +10,7 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Checkpoint, Report, Trial
+from sweeps.core.trial import Checkpoint, GangSize, Report, Trial
 from sweeps.study import record
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Perturbation
@@ -26,6 +26,8 @@ class ProgressUpdate:
         best: Checkpoint of the best step; None if this checkpoint has not changed since the last update.
         attempts: Number of times that the trial was started on a gang.
         seconds: Wall time in seconds that the trial spent on gangs, summed over all attempts.
+        worker_seconds: Sum of the seconds of all workers.
+        sizes: All numbers of workers that an elastic trial has had; empty for other trials.
     """
 
     reports: tuple[Report, ...]
@@ -33,6 +35,8 @@ class ProgressUpdate:
     best: Checkpoint | None = None
     attempts: int = 1
     seconds: float = 0.0
+    worker_seconds: float = 0.0
+    sizes: tuple[GangSize, ...] = ()
 
 
 class LiveTrial:
@@ -48,7 +52,7 @@ class LiveTrial:
         curve: Values of the leading metric, by step.
         other_curves: (step, value) pairs of the other metrics in objectives and constraints, by metric.
         steps: Step of the last report; 0 before the first report.
-        checkpoint, best, attempts, seconds: See `ProgressUpdate`.
+        checkpoint, best, attempts, seconds, worker_seconds, sizes: See `ProgressUpdate`.
         chunks: Number of progress records of the trial in the study.
         lineage: Perturbations of the trial, in order.
         decided_rung: Last perturbation step at which the scheduler decided about the trial; 0 before the first decision.
@@ -65,7 +69,8 @@ class LiveTrial:
         self.steps = 0
         self.checkpoint: Checkpoint | None = None
         self.best: Checkpoint | None = None
-        self.attempts, self.seconds, self.chunks = 0, 0.0, 0
+        self.attempts, self.seconds, self.worker_seconds, self.chunks = 0, 0.0, 0.0, 0
+        self.sizes: tuple[GangSize, ...] = ()
         self.ended = False
 
     @classmethod
@@ -96,6 +101,7 @@ class LiveTrial:
         live.steps, live.chunks = max(live.curve, default=0), len(record.progress_records(t))
         live.checkpoint, live.best = existing("checkpoint"), existing("best")
         live.attempts, live.seconds = latest.get("attempts", 0), latest.get("seconds", 0.0)
+        live.worker_seconds, live.sizes = record.worker_seconds_of(t), record.sizes_of(t)
         live.lineage, live.decided_rung, live.passed_rung = record.lineage_of(t), record.decided_of(t), record.passed_of(t)
         return live
 
@@ -124,4 +130,11 @@ class LiveTrial:
             "best": dataclasses.asdict(self.best) if self.best else None,
             "attempts": self.attempts,
             "seconds": round(self.seconds, 4),
+            **self._elastic_to_json(),
         }
+
+    def _elastic_to_json(self) -> dict[str, Any]:
+        """Return the additional keys of an elastic trial."""
+        if self.trial.shape.most is None:
+            return {}
+        return {record.WORKER_SECONDS: round(self.worker_seconds, 4), record.SIZES: [dataclasses.asdict(size) for size in self.sizes]}

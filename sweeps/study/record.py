@@ -6,7 +6,7 @@ import datetime
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial
 from sweeps.core.resources import costs
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Checkpoint, Report, Result, State, Trial, format_trial_id
+from sweeps.core.trial import Checkpoint, GangSize, Report, Result, State, Trial, format_trial_id
 from sweeps.space.section_models import Repeats
 from sweeps.study import storage
 from sweeps.study.objectives import Objectives
@@ -29,6 +29,9 @@ ORIGIN = "origin"
 PASSED = "passed"
 # Attribute of a trial: the rung at which the trial is paused. The value of the attribute becomes None when the trial continues.
 PAUSED = "paused"
+# Keys of a progress record of an elastic trial: the sum of the seconds of all workers, and all numbers of workers that the trial has had.
+WORKER_SECONDS = "worker_seconds"
+SIZES = "sizes"
 # Key of a progress record that holds a PBT decision: either a perturbation, or no perturbation.
 PERTURBED = "pbt"
 
@@ -91,6 +94,7 @@ class TrialRecord:
         lineage: Perturbations of the trial, in order. The attributes `params`, `labels` and `keys` have the values after the last
             perturbation.
         data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these keys is sampled.
+        sizes: Numbers of workers that an elastic trial has had; () for other trials.
     """
 
     number: int
@@ -111,6 +115,7 @@ class TrialRecord:
     origin: int | None = None
     lineage: tuple[Perturbation, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
+    sizes: tuple[GangSize, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `sweeps show --json` prints for the trial."""
@@ -123,6 +128,8 @@ class TrialRecord:
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
         shown |= {"data": self.data} if self.data else {}
         shown |= {} if self.bracket is None else {"bracket": self.bracket}
+        if self.sizes:
+            shown["sizes"] = [asdict(size) for size in self.sizes]
         if self.lineage:
             shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.origin, "params": t.params} for t in self.lineage]
         times = {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
@@ -199,12 +206,11 @@ def start_attributes(trial: Trial) -> dict[str, Any]:
     Args:
         trial: The trial.
     """
-    scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
     attributes = {
         "id": trial.id,
         "seed": trial.seed,
         "preprocessor": trial.chain,
-        "scaling": scaling,
+        "scaling": trial.shape.scaling,
         "params": trial.params,
         "labels": trial.labels,
     }
@@ -344,6 +350,22 @@ def checkpoint_names(t: FrozenTrial) -> tuple[str | None, str | None]:
     return best, latest
 
 
+def _scaling_of(t: FrozenTrial) -> dict[str, Any]:
+    scaling: dict[str, Any] = t.user_attrs.get("begun", {}).get("scaling", {})
+    return scaling
+
+
+def worker_seconds_of(t: FrozenTrial) -> float:
+    """Return the sum of the seconds that all workers of a trial have spent on it."""
+    last, number = latest_progress(t), _scaling_of(t).get("num_workers", 1)
+    return float(last.get(WORKER_SECONDS, 0.0) if isinstance(number, dict) else last.get("seconds", 0.0) * number)
+
+
+def sizes_of(t: FrozenTrial) -> tuple[GangSize, ...]:
+    """Return all numbers of workers that an elastic trial has had; () for other trials."""
+    return tuple(GangSize(**size) for size in latest_progress(t).get(SIZES, ()))
+
+
 def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
     """Return the result of a recorded trial.
 
@@ -357,10 +379,10 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
     if is_given(t):
         values = tuple(t.values or ())
         return Result(State.COMPLETE, values[0] if values else None, values=values, given=True)
-    last, scaling = latest_progress(t), t.user_attrs.get("begun", {}).get("scaling", {})
+    last = latest_progress(t)
     best, seconds, steps = last.get("best"), last.get("seconds", 0.0), last.get("steps", 0)
     state = State(t.state.name) if t.state.name in State.__members__ else State.RUNNING
-    cost = costs(seconds, scaling.get("num_workers", 1), scaling.get("resources_per_worker", {}))
+    cost = costs(seconds, worker_seconds_of(t), _scaling_of(t).get("resources_per_worker", {}))
     score = objectives.score(state, steps, curve_of(t), others_of(t, objectives.reported_metrics[1:]), cost)
     return Result(
         state=state,
@@ -484,4 +506,5 @@ def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialReco
         bracket=first.get("bracket"),
         origin=origin_of(t),
         data=first.get("data", {}),
+        sizes=sizes_of(t),
     )

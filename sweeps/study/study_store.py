@@ -147,7 +147,8 @@ class StudyStore:
                     warnings.simplefilter("ignore")
                     self._open[number].report(value, report.step)
         live.checkpoint, live.best = progress.checkpoint or live.checkpoint, progress.best or live.best
-        live.attempts, live.seconds = progress.attempts, progress.seconds
+        live.attempts, live.seconds, live.worker_seconds = progress.attempts, progress.seconds, progress.worker_seconds
+        live.sizes = progress.sizes or live.sizes
         if new or progress.checkpoint is not None:
             self._record_progress(number, new)
         return new
@@ -220,7 +221,9 @@ class StudyStore:
         """
         live, optuna_trial = self._live[number], self._open[number]
         seconds, curve = round(live.seconds, 4), tuple(live.curve.items())
-        cost = costs(seconds, live.trial.shape.workers, dict(live.trial.shape.per_worker))
+        shape = live.trial.shape
+        worker_seconds = seconds * shape.workers if shape.most is None else round(live.worker_seconds, 4)
+        cost = costs(seconds, worker_seconds, dict(shape.per_worker))
         score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
         if state is State.COMPLETE and score.missing is not None:
             state, error = State.FAIL, error or self._missing_metric(live, score.missing)

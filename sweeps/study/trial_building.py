@@ -94,7 +94,7 @@ class RecordedTrials:
         """Yield the started trials with their reports and results.
 
         If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each perturbation is yielded as one of the trial's
-        reports; see `Perturbation.metrics`.
+        reports; see `Perturbation.metrics`. The same is true of each number of workers of an elastic trial; see `GangSize.metrics`.
 
         Args:
             skip: Numbers of the trials to skip.
@@ -110,5 +110,6 @@ class RecordedTrials:
             if t.number not in skip:
                 begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
                 perturbed = (Report(perturbation.origin, perturbation.metrics, perturbation.time) for perturbation in record.lineage_of(t))
-                reports = *record.reports_of(t, objectives.metric), *perturbed
+                sizes = (Report(size.step, size.metrics, size.time) for size in record.sizes_of(t))
+                reports = *record.reports_of(t, objectives.metric), *perturbed, *sizes
                 yield recorded_trial(self.space, t, initial=True), begin, reports, record.result_of(t, objectives), end

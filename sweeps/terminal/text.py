@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_command, shell_quoted
+from sweeps.core.resources import workers_text
 from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
 
@@ -114,7 +115,7 @@ def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
 def scaling(of: dict[str, Any]) -> str:
     """Format a scaling, such as `2 workers × 1 CPU, 0.5 GPU`."""
     each = ", ".join(f"{v:g} {k}" for k, v in of["resources_per_worker"].items())
-    return f"{of['num_workers']} worker{'s' * (of['num_workers'] > 1)} × {each}"
+    return f"{workers_text(of['num_workers'])} × {each}"
 
 
 def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -343,6 +344,8 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str) -> str:
         lines = [f"trial {t.id}: an initial point with a given result ({', '.join(map(format_value, r.values))}), so it was not run"]
     lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
     lines += pairs([("seed", t.seed)])
+    if t.sizes:
+        lines += pairs([("workers", ", ".join(map(str, t.sizes)))])
     if t.origin is not None:
         lines += pairs([("repeats", f"trial {format_trial_id(t.origin)}")])
     for taken in t.lineage:

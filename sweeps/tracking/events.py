@@ -102,12 +102,14 @@ class TrialChanged(TrialEvent):
     Attributes:
         trial: The trial after the change.
         step: The step of the checkpoint from which the trial continues.
-        metrics: The new values of the numeric parameters that PBT changes.
+        metrics: What changed, as metrics: the numeric parameters that PBT changes, or the number of workers.
+        workers: New number of workers of an elastic trial; None if the number has not changed.
     """
 
     trial: Trial
     step: int
     metrics: dict[str, float] = field(default_factory=dict)
+    workers: int | None = None
 
 
 @dataclass(frozen=True)

@@ -104,11 +104,17 @@ def to_json(event: events.Event) -> dict[str, object]:
             names = {"sweep": event.sweep, "name": space.name, "resumed": event.history is not None, "objectives": objectives}
             return names | {name: getattr(event, name) for name in ("fingerprint", "git_commit", "git_dirty")}
         case events.TrialStarted(trial=trial):
-            shape = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
-            content = {"params": trial.params, "preprocessor": trial.chain, "scaling": shape, "data": trial.data, "seed": trial.seed}
+            content = {
+                "params": trial.params,
+                "preprocessor": trial.chain,
+                "scaling": trial.shape.scaling,
+                "data": trial.data,
+                "seed": trial.seed,
+            }
             return {**content, "repeat_of": trial.origin}
         case events.TrialChanged():
-            return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage}
+            size = {} if event.workers is None else {"workers": event.workers}
+            return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage, **size}
         case events.TrialPaused():
             return {"step": event.step}
         case events.TrialEnded(result=result):

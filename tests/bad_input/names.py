@@ -62,6 +62,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:32: scaling.num_workers: must be a constant, a grid, a choice or a range of integers, got {uniform: [1, 2]}",
         ),
         line(
+            "an elastic gang without a range",
+            "space: {scaling: {num_workers: {elastic: [2, 2]}}}",
+            "5:42: scaling.num_workers: elastic needs a list [lower, upper]: the upper bound must be greater than the lower bound, "
+            "got [2, 2]; for a fixed number of workers, write `num_workers: 2`",
+        ),
+        line(
             "grid search with a sampled dimension",
             "search: {algorithm: grid}",
             "6:21: search.algorithm: grid search allows only `grid` dimensions, but these are sampled: params.eta",

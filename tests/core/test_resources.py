@@ -39,6 +39,15 @@ def test_rays_backend_for_jax_connects_workers_with_whole_gpus_or_with_tpus(scal
     assert jax_connects(shape_of(scaling, "jax")) is connects
 
 
+def test_an_elastic_number_of_workers_needs_its_lower_bound():
+    shape = shape_of({"num_workers": {"elastic": [2, 4]}}, "torch")
+    assert shape.total == {"CPU": 2} and list(shape.sizes) == [2, 3, 4] and str(shape) == "2 to 4 workers × 1 CPU"
+    assert shape.scaling == {"num_workers": {"elastic": [2, 4]}, "resources_per_worker": {"CPU": 1.0}}
+    assert shape_of(shape.scaling, "torch") == shape and shape.of_size(3) == shape_of({"num_workers": 3}, "torch")
+    assert at_once(shape, CLUSTER) == 4 and concurrency([shape], CLUSTER, 100) == 4
+    assert list(shape_of({}, "").sizes) == [1]
+
+
 def test_how_many_fit_side_by_side():
     assert at_once(shape_of({"num_workers": 2}, ""), CLUSTER) == 4
     assert at_once(shape_of({"use_gpu": True, "resources_per_worker": {"GPU": 0.25}}, ""), CLUSTER) == 8

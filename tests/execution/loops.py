@@ -381,3 +381,40 @@ def wait_for(latch: Path, seconds: float = 60.0) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"no {latch}")
         time.sleep(0.02)
+
+
+def elastic(config):
+    """Sums ones over all ranks in each step, with a checkpoint every `every` steps.
+
+    Holds at step `hold` while `config["folder"]` has the file `hold`. Ends at step `steps`, or four steps after a start with `until` ranks
+    from a checkpoint.
+    """
+    import json
+
+    import torch
+    import torch.distributed as dist
+    from ray.train import Checkpoint, get_checkpoint, get_context, get_dataset_shard, report
+
+    context, latches = get_context(), Path(config["folder"])
+    rank, world, start = context.get_world_rank(), context.get_world_size(), 0
+    if checkpoint := get_checkpoint():
+        start = json.loads(Path(checkpoint.path, "state.json").read_text())["step"]
+    rows = len(get_dataset_shard("train").materialize().to_pandas())
+    last = min(start + 4, config["steps"]) if start and world == config["until"] else config["steps"]
+    for step in range(start + 1, last + 1):
+        ones = torch.ones(1)
+        if step == config["hold"]:
+            (latches / f"held-{rank}-{os.getpid()}").touch()
+            deadline = time.monotonic() + 60
+            while (latches / "hold").exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        if dist.is_initialized():
+            dist.all_reduce(ones)
+        time.sleep(config.get("seconds", 0.0))
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "state.json").write_text(json.dumps({"step": step}))
+            saves = rank == 0 and (step % config["every"] == 0 or step == last)
+            report(
+                {"loss": 1 / step, "world": world, "sum": float(ones), "rows": rows},
+                checkpoint=Checkpoint.from_directory(folder) if saves else None,
+            )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape, fits
-from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request, Wait, WorkerState, decide, queue_position
+from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request, Wait, WorkerState, decide, growth, queue_position
 
 CPU = (("CPU", 1.0),)
 TWO_NODES = {"a": {"CPU": 2.0}, "b": {"CPU": 2.0}}
@@ -152,6 +152,39 @@ def test_under_a_limit_an_idle_worker_of_another_node_makes_room():
     assert decide(replace(cluster, limit=None), [wanted]) == Place(wanted, (), ("b",))
 
 
+def elastic(number: int, least: int, most: int) -> Request:
+    wanted = Shape(least, CPU, most=most)
+    return Request(number, wanted.total, wanted)
+
+
+def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound():
+    four = {"a": {"CPU": 4.0}}
+    assert decide(Cluster(four, []), [elastic(0, 1, 3)]).start == ("a", "a", "a")
+    assert decide(Cluster(four, [busy("w1"), idle("w2")]), [elastic(0, 1, 4)]) == Place(elastic(0, 1, 4), ("w2",), ("a", "a"))
+    assert decide(Cluster(four, [busy("w1"), busy("w2"), busy("w3")]), [elastic(0, 2, 4)]) == Wait(), "two are needed"
+    assert len(decide(Cluster(TWO_NODES, []), [elastic(0, 1, 9)]).start) == 4, "of all nodes"
+
+
+def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need():
+    four = {"a": {"CPU": 4.0}}
+    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 2)]).start) == 2
+    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), elastic(1, 1, 4), elastic(2, 1, 4)]).start) == 2
+    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 4)]).start) == 4, "it cannot start now anyway"
+    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 9)]).start) == 4, "it never fits"
+
+
+def test_a_gang_grows_only_if_no_other_trial_needs_the_resources():
+    shape_ = Shape(1, CPU, most=3)
+    cluster = Cluster(TWO_NODES, [busy("w1", "b"), idle("w2", "a"), idle("w3", "b")])
+    assert growth(cluster, [], shape_, 1, {"b"}, left=False).workers == ("w3", "w2"), "first on its own node"
+    assert growth(cluster, [], shape_, 2, {"b"}, left=False).workers == ("w3",)
+    assert growth(cluster, [], shape_, 3, {"b"}, left=False) is None
+    assert growth(cluster, [], shape_, 1, {"b"}, left=True) is None
+    assert growth(cluster, [request(0, 4)], shape_, 1, {"b"}, left=False) is None
+    assert growth(Cluster({"a": {"CPU": 1.0}}, [busy("w1")]), [], shape_, 1, {"a"}, left=False) is None
+
+
+ELASTIC = [Shape(1, CPU, most=4), Shape(2, CPU, most=3), Shape(1, (("CPU", 1.0), ("GPU", 0.5)), most=2)]
 SHAPES = [shape(1), shape(2), shape(4), shape(3), shape(1, 2), shape(1, 1, 1), shape(2, 1, 0.5), shape(1, 1, 0.5), shape(2, 2)]
 FITS = [Request(0, {"CPU": cpus}, tasks=tasks) for cpus in (1.0, 2.0) for tasks in (True, False)]
 CLUSTERS = [
@@ -167,13 +200,16 @@ CLUSTERS = [
 
 @settings(max_examples=500, deadline=None)
 @given(
-    st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from(FITS)), min_size=1, max_size=25),
+    st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from(ELASTIC), st.sampled_from(FITS)), min_size=1, max_size=25),
     st.randoms(use_true_random=False),
     st.sampled_from(CLUSTERS),
     st.booleans(),
 )
 def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, reuse_larger):
-    """Simulate a pool: requests come, gangs and fits end and workers close at random moments; every request is served at last."""
+    """Simulate a pool: requests come, gangs and fits end and workers close at random moments; every request is served at last.
+
+    Gangs of elastic trials lose workers and grow at random moments too.
+    """
     nodes, parked, limit = where
 
     def fits_somewhere(need: dict[str, float]) -> bool:
@@ -182,10 +218,23 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
     coming = [Request(i, w.total, w, f"k{i % 2}") if isinstance(w, Shape) else replace(w, id=i) for i, w in enumerate(wanted)]
     queue: list[Request] = []
     workers: dict[str, WorkerState] = {}
-    running: dict[int, tuple[str, ...]] = {}
+    running: dict[int, list[str]] = {}
     grants: dict[int, tuple[str, dict[str, float]]] = {}
     borrowed = {r.id for r in coming if r.shape is None and (parked is not None or not r.tasks)}
-    clock, left = 0, {r.id for r in coming}
+    trials = {r.id: r for r in coming if r.shape is not None}
+    clock, left, losses = 0, {r.id for r in coming}, 5
+
+    def check_room() -> None:
+        for node, resources in nodes.items():
+            there = [w for w in workers.values() if w.node == node]
+            taken = [g for i, (n, g) in grants.items() if n == node]
+            tasks = [g for i, (n, g) in grants.items() if n == node and i not in borrowed]
+            room = {**resources, "CPU": resources["CPU"] + (parked or 0)}
+            assert fits(_sum([dict(w.resources) for w in there] + tasks), room), "over-committed"
+            assert fits(_sum([dict(w.resources) for w in there if w.phase is Phase.BUSY] + taken), resources), "too much work"
+        held = [dict(w.resources) for w in workers.values()] + [g for i, (_, g) in grants.items() if i not in borrowed]
+        assert _under(_sum(held), limit), "over the limit"
+
     while left:
         while True:
             clock += 1
@@ -212,30 +261,48 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
                 for number, node in enumerate(action.start):
                     members.append(f"w{clock}-{number}")
                     workers[members[-1]] = WorkerState(members[-1], node, action.request.shape.per_worker, Phase.IDLE)
-                assert len(set(members)) == action.request.shape.workers
+                assert len(set(members)) in action.request.shape.sizes
                 for rank, name in enumerate(members):
                     assert workers[name].phase is Phase.IDLE
                     keys = frozenset({action.request.key})
                     workers[name] = replace(workers[name], phase=Phase.BUSY, used=clock, gang=f"g{clock}", rank=rank, keys=keys)
-                running[action.request.id] = tuple(members)
-            for node, resources in nodes.items():
-                there = [w for w in workers.values() if w.node == node]
-                taken = [g for i, (n, g) in grants.items() if n == node]
-                tasks = [g for i, (n, g) in grants.items() if n == node and i not in borrowed]
-                room = {**resources, "CPU": resources["CPU"] + (parked or 0)}
-                assert fits(_sum([dict(w.resources) for w in there] + tasks), room), "over-committed"
-                assert fits(_sum([dict(w.resources) for w in there if w.phase is Phase.BUSY] + taken), resources), "too much work"
-            held = [dict(w.resources) for w in workers.values()] + [g for i, (_, g) in grants.items() if i not in borrowed]
-            assert _under(_sum(held), limit), "over the limit"
+                running[action.request.id] = members
+            check_room()
         closing = [w.id for w in workers.values() if w.phase is Phase.CLOSING]
         events = [("trial", i) for i in running] + [("fit", i) for i in grants] + [("close", i) for i in closing]
         events += [("come", None)] if coming else []
+        changing = [i for i in running if trials[i].shape.most is not None]
+        events += [(kind, i) for i in changing for kind in (("lose", "grow") if losses else ("grow",))] if events else []
         if not events:
             assert not left, "nothing can happen any more, and someone still waits"
             break
         kind, what = chance.choice(events)
         if kind == "come":
             queue.append(coming.pop(0))
+        elif kind == "lose":
+            losses -= 1
+            lost, *running[what] = chance.sample(running[what], len(running[what]))
+            del workers[lost]
+            if len(running[what]) < trials[what].shape.workers:
+                for name in running.pop(what):
+                    workers[name] = replace(workers[name], phase=Phase.IDLE)
+                again = replace(trials[what], again=True)
+                queue.insert(queue_position(queue, again), again)
+                left.add(what)
+        elif kind == "grow":
+            cluster = Cluster(nodes, list(workers.values()), list(grants.values()), parked, limit)
+            placed = growth(cluster, queue, trials[what].shape, len(running[what]), {workers[n].node for n in running[what]}, bool(coming))
+            assert placed is None or not (queue or coming), "another trial needs the resources"
+            for number, node in enumerate(placed.start if placed else ()):
+                workers[f"g{clock}-{number}"] = WorkerState(f"g{clock}-{number}", node, trials[what].shape.per_worker, Phase.IDLE)
+            check_room()
+            for name in placed.workers if placed else ():
+                assert workers[name].phase is Phase.IDLE
+                workers[name] = replace(workers[name], phase=Phase.BUSY)
+                running[what] = [*running[what], name]
+            clock += 1
+            check_room()
+            assert len(running[what]) in trials[what].shape.sizes
         elif kind == "fit":
             del grants[what]
         elif kind == "close":

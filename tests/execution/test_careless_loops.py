@@ -22,7 +22,7 @@ LINE = "session.report(metrics, None)"
 def session(**objectives: str) -> TrialSession:
     metric, goal = next(iter(objectives.items()))
     job = Job("s", "m:f", "none", (), metric, goal, None, frozenset(), asked=tuple(objectives), goals=objectives)
-    assignment = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
+    assignment = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None, asks=False)
     return TrialSession(None, Ranks(), job, assignment, SimpleNamespace(shards={}, opened={}))  # type: ignore[arg-type]
 
 

@@ -26,7 +26,7 @@ class Pool:
 
 @pytest.fixture
 def session(tmp_path):
-    assignment: Any = SimpleNamespace(trial=trial(0, {}, 1, "none"), folder=str(tmp_path), checkpoint=None, attempt=1)
+    assignment: Any = SimpleNamespace(trial=trial(0, {}, 1, "none"), folder=str(tmp_path), checkpoint=None, attempt=1, asks=False)
     return TrialSession(Pool(), Ranks(1, 2, 1, 2), job("my:loop", "none"), assignment, cast(DatasetCache, SimpleNamespace(shards={})))
 
 
@@ -54,8 +54,8 @@ def test_r13_the_wait_for_a_decision_is_not_silence(session, monkeypatch):
         return True
 
     monkeypatch.setattr("sweeps.execution.trial_session.ray.get", lambda answer: answer)
-    session.pool.at_rung = SimpleNamespace(remote=decide)
-    assert session._continues_at_rung() and not session.pool.heard
+    session.pool.may_continue = SimpleNamespace(remote=decide)
+    assert session._may_continue() and not session.pool.heard
     session.check_silence()
     assert not session.pool.heard
 
@@ -73,7 +73,7 @@ def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
 def test_r13_late_ranks_are_found():
     async def look() -> None:
         run = RunningTrial(trial(0, {}, 2, "none"), "", TrialProgress(2, "loss", True, 1))
-        run.begin_attempt()
+        run.begin_attempt(2)
         assert run.overdue(10, 2, 1000.0) == []  # its ranks have not begun
         run.began = 100.0
         assert run.overdue(10, 2, 109.0) == []

@@ -239,3 +239,66 @@ def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(fake, monke
         listening.cancel()
 
     play(scene, CPU=1.0)
+
+
+ELASTIC = Shape(1, (("CPU", 1.0),), most=3)
+
+
+def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([ELASTIC.of_size(3)])
+        for number in range(3):
+            fake.come_up(number)
+        gang = await lease(pool, ELASTIC)
+        assert len(gang.workers) == 3
+        lost = gang.workers[1]
+        pool.lose(lost, WorkerLost("killed"))
+        others = [one for one in gang.workers if one is not lost]
+        smaller = await pool.form(others, ELASTIC)
+        assert smaller.workers == others and [r.world_size for r in smaller.ranks] == [2, 2]
+        assert [number for name, number in fake.calls if name == "leave"] == [0, 2], "the first gang was taken apart"
+
+        assert pool.grow(ELASTIC, smaller.workers, left=True, reserve=True) == [] and len(fake.up) == 3, "a trial is left to start"
+        assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=True) == [] and len(fake.up) == 4, "a worker starts"
+        assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=True) == [] and len(fake.up) == 4, "no second one"
+        fake.come_up(3)
+        await asyncio.sleep(0)
+        assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=False) == [], "this step has no checkpoint"
+        joining = pool.grow(ELASTIC, smaller.workers, left=False, reserve=True)
+        assert [one.number for one in joining] == [4] and joining[0].phase is Phase.BUSY
+        larger = await pool.form([*smaller.workers, *joining], ELASTIC)
+        assert [one.number for one in larger.workers] == [1, 3, 4]
+        pool.release(larger)
+        assert {one.phase for one in pool.workers.values()} == {Phase.IDLE}
+
+    play(scene, CPU=3.0)
+
+
+def test_a_gang_does_not_grow_while_a_trial_waits_nor_soon_after_a_failed_start(fake, monkeypatch):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([ELASTIC.of_size(1)])
+        fake.come_up(0)
+        gang = await pool.form(await pool.reserve(ELASTIC.of_size(1)), ELASTIC)
+        waiting = asyncio.create_task(lease(pool, ELASTIC.of_size(3)))
+        await asyncio.sleep(0)
+        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 1
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 3
+        for number in (1, 2):
+            fake.up[number].set_exception(worker_pool.RayError("died"))
+        await until(lambda: len(pool.workers) == 1)
+        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 3, "not again at once"
+        monkeypatch.setattr(worker_pool, "START_AGAIN_AFTER", 0.0)
+        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 5
+
+    play(scene, CPU=3.0)
+
+
+def test_a_gang_asks_only_if_it_could_become_larger(fake):
+    async def scene(pool: WorkerPool) -> None:
+        assert pool.largest(ELASTIC) == 2 and pool.largest(Shape(2, (("CPU", 1.0),), most=9)) == 2
+        pool._fixed = None
+        assert pool.largest(ELASTIC) == 3, "nodes may join"
+
+    play(scene, CPU=2.0)

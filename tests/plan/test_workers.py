@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from sweeps.plan import plan
+from sweeps.plan.text import render
 
 
 def test_a_single_shape_starts_one_worker_for_each_place(make):
@@ -14,6 +15,13 @@ def test_workers_serve_trials_of_every_size(make):
     assert plan(limited, {"CPU": 6.0}).workers == 4
     assert plan(limited, {"CPU": 2.0}).workers == 2
     assert plan(make("scaling: {num_workers: {choice: [1, 2, 3, 4]}}"), {"CPU": 4.0}).workers == 4
+
+
+def test_elastic_trials_may_use_every_worker(make):
+    space = make("scaling: {num_workers: {elastic: [1, 3]}}", limits="max_concurrent_trials: 2", trials=9)
+    shown = plan(space, {"CPU": 8.0})
+    assert shown.workers == 6 and plan(space, {"CPU": 4.0}).workers == 4
+    assert "1 to 3 workers × 1 CPU" in render(shown) and shown.to_json()["shapes"][0]["workers"] == {"elastic": [1, 3]}
 
 
 def test_the_number_is_unknown_if_workers_of_different_resources_must_close(make):

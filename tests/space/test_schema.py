@@ -52,6 +52,8 @@ TAKEN = [
     {"space": {"preprocessor": {"my:Clip": {"quantile": {"uniform": [0, 1]}}}}},
     {"trainer": {"loop": "my:train"}, "space": {"params": {"widht": 8}}},
     {"space": {"scaling": {"num_workers": {"grid": [1, 2], "when": {"params.a": [1, 2]}}}, "params": {"a": {"randn": None}}}},
+    {"space": {"scaling": {"num_workers": {"elastic": [1, 4]}}}},
+    {"space": {"scaling": {"num_workers": {"choice": [1, {"elastic": [1, 4]}]}}}},
 ]
 REFUSED = [
     {"limts": {}},
@@ -84,6 +86,9 @@ REFUSED = [
     {"space": {"preprocessor": [{"SimpleImputer": {"strategy": "median"}}]}},
     {"space": {"scaling": {"workers": 2}}},
     {"space": {"scaling": {"num_workers": {"grid": []}}}},
+    {"space": {"scaling": {"num_workers": {"elastic": [0, 4]}}}},
+    {"space": {"scaling": {"num_workers": {"elastic": [1]}}}},
+    {"space": {"scaling": {"num_workers": {"elastic": [1, 4], "when": {"params.a": 1}}}}},
     {"space": {"scaling": {"num_workers": {"grid": [1], "when": 3}}}},
 ]
 

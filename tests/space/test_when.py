@@ -364,3 +364,17 @@ def test_a_condition_is_open_until_it_is_known() -> None:
     assert holds(when, {"a": 1}, ["b"]) is None
     assert holds(when, {"a": 2}, ["b"]) is False
     assert holds((Term("a", keys=(1,)),), {"a": True}) is False, "true is not 1"
+
+
+def test_an_elastic_number_of_workers_is_an_option_that_conditions_can_name(space):
+    body = """\
+scaling: {num_workers: {choice: [1, {elastic: [1, 4]}]}}
+params:
+  a: {choice: [1, 2], when: {scaling.num_workers: {elastic: [1, 4]}}}
+  b: {choice: [1, 2], when: {scaling.num_workers: 1}}
+"""
+    made = space(body)
+    assert [str(shape) for shape in made.shapes] == ["1 worker × 1 CPU", "1 to 4 workers × 1 CPU"]
+    found = filled(made, num_workers=1)[0]
+    assert set(found["params"]) == {"a"} and found["scaling"] == {"num_workers": {"elastic": [1, 4]}}
+    assert set(filled(made, num_workers=0)[0]["params"]) == {"b"}

@@ -15,7 +15,7 @@ from sweeps.study.objectives import Objectives
 
 LOSS, AUC, SECONDS = Objective("loss", "minimize"), Objective("auc", "maximize"), Objective("seconds", "minimize")
 CURVE = ((1, 0.5), (2, 0.3), (3, 0.4))
-COST = costs(10.0, 2, {"CPU": 2.0, "GPU": 0.5})
+COST = costs(10.0, 20.0, {"CPU": 2.0, "GPU": 0.5})
 C, P = State.COMPLETE, State.PRUNED
 
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sweeps.core import registry
+from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, outcome_of
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Trial
@@ -34,7 +35,8 @@ def trial_params(trial: Trial) -> dict[str, str]:
     The parameter `preprocessor` is the chain without its tuned values, so that trials can be grouped by chain. Each tuned value is a
     separate parameter.
     """
-    scaling = {"num_workers": trial.shape.workers, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
+    number = number_text(trial.shape.scaling["num_workers"])
+    scaling = {"num_workers": number, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
     chain = "+".join(step.name for step in trial.preprocessor) or "none"
     labels = {name: str(value)[:PARAM_LENGTH] for name, value in {"preprocessor": chain, **trial.labels}.items()}
     return {**labels, **flatten(trial.params, "params"), **flatten(scaling, "scaling")}

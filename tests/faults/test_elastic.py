@@ -1,0 +1,89 @@
+"""A worker of an elastic gang is killed: the others continue from the checkpoint, and the gang grows again. Nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+
+from sweeps.core.resources import Shape
+from sweeps.core.trial import State, Trial
+from tests.execution.driving import Driving, job, trial
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+
+EACH = (("CPU", 0.5),)
+
+
+def elastic_trial(number: int, folder: Path, least: int, most: int, **config: object) -> Trial:
+    """Return a trial of the loop `elastic`."""
+    params = {"loop": "elastic", "folder": str(folder), "every": 2, "steps": 2000, "hold": 4, "until": most, "seconds": 0.02, **config}
+    return replace(trial(number, params, 1, "torch"), shape=Shape(least, EACH, "torch", most))
+
+
+@contextlib.contextmanager
+def pool(folder: Path, workers: int) -> Iterator[Driving]:
+    """A pool with room for this many workers."""
+    driving = Driving(job("tests.execution.loops:named", "torch"), folder, {"CPU": workers * 0.5})
+    try:
+        yield driving
+    finally:
+        (folder / "hold").unlink(missing_ok=True)
+        driving.close()
+
+
+def held(folder: Path) -> dict[int, int]:
+    """Return the processes that hold, by rank."""
+    return {int(rank): int(pid) for _, rank, pid in (file.name.split("-") for file in folder.glob("held-*"))}
+
+
+def test_a_gang_of_three_loses_a_worker_continues_with_two_and_grows_again(clean_ray, tmp_path):
+    with pool(tmp_path, 3) as driving:
+        (tmp_path / "hold").touch()
+        running = elastic_trial(0, tmp_path, 1, 3)
+        driving.start(running)
+        wait_until(lambda: len(held(tmp_path)) == 3, 60, "three ranks to hold")
+        before = held(tmp_path)
+        os.kill(before[1], signal.SIGKILL)
+        ray.get(driving.pool.set_all_started.remote(True))
+        (tmp_path / "hold").unlink()
+        progress, reports = driving.finish(running, timeout=120)
+        assert progress.state is State.COMPLETE, progress.error
+        assert [r.step for r in reports] == list(range(1, len(reports) + 1)), "no report is lost or doubled"
+        assert all(r.metrics["sum"] == r.metrics["world"] for r in reports), "every rank took part in every step"
+        assert [r.metrics["rows"] for r in reports] == [256 // int(r.metrics["world"]) for r in reports], "shards are split again"
+        first, second, third = progress.sizes
+        assert (first.step, first.workers, first.reported) == (0, 3, 0)
+        assert (second.step, second.workers, second.reported) == (2, 2, 3)
+        assert third.workers == 3 and third.step == third.reported == len(reports) - 4 and third.step % 2 == 0, "it grew at a checkpoint"
+        worlds = {size.workers: [r.step for r in reports if size.reported < r.step] for size in progress.sizes}
+        assert [int(r.metrics["world"]) for r in reports] == [3] * 3 + [2] * (third.step - 3) + [3] * 4, worlds
+        assert progress.attempts == 3
+        marks = {int(file.name.split("-")[2]) for file in tmp_path.glob("held-*")}
+        assert marks == set(before.values()), "the other two processes continued"
+        assert 2 * progress.seconds < progress.worker_seconds < 3 * progress.seconds, "each worker's time counts"
+        wait_until(lambda: not psutil.pid_exists(before[1]), 10, "the process that was hit to be gone")
+        usage = ray.get(driving.pool.usage.remote())
+        assert not usage.busy.get("CPU") and usage.warm["CPU"] == 1.5, "three idle workers, nothing else"
+
+
+def test_below_the_lower_bound_the_trial_waits_for_a_worker(clean_ray, tmp_path):
+    with pool(tmp_path, 3) as driving:
+        (tmp_path / "hold").touch()
+        running = elastic_trial(0, tmp_path, 3, 4, steps=6, until=0)
+        driving.start(running)
+        wait_until(lambda: len(held(tmp_path)) == 3, 60, "three ranks to hold")
+        os.kill(held(tmp_path)[2], signal.SIGKILL)
+        (tmp_path / "hold").unlink()
+        progress, reports = driving.finish(running, timeout=120)
+        assert progress.state is State.COMPLETE, progress.error
+        assert [r.step for r in reports] == [1, 2, 3, 4, 5, 6] and {r.metrics["world"] for r in reports} == {3.0}
+        assert [size.workers for size in progress.sizes] == [3] and progress.attempts == 2
