@@ -5,6 +5,7 @@ They start one local Ray for each test process, copy a sweep of an old version, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tarfile
@@ -119,6 +120,7 @@ def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps
     monkeypatch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
     monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda destination, errors: MlflowTracker(destination))
     monkeypatch.setattr("sweeps.report.Drawing", _NoFigures)
+    monkeypatch.setattr("sweeps.bundle.check_process.started_early", contextlib.nullcontext)
     yield local_ray
     wait_until_clean(local_ray)
 

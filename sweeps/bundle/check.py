@@ -38,7 +38,7 @@ def check(folder: Path) -> None:
     manifest = Manifest.read(folder)
     pyfunc = import_pyfunc()
     logging.getLogger("mlflow").setLevel(logging.ERROR)
-    model = pyfunc.load_model(str(folder))
+    model = pyfunc.load_model(str(folder), suppress_warnings=True)  # The warnings compare versions, which takes a second.
     if not (folder / DATA_FOLDER / CHECK_ROWS).is_file():
         return
     rows = pd.read_parquet(folder / DATA_FOLDER / CHECK_ROWS)

@@ -10,7 +10,6 @@ import pickle
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle import integrity, manifest, schema
+from sweeps.bundle import check_process, integrity, manifest, schema
 from sweeps.bundle.check import import_pyfunc
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_versions
@@ -284,27 +283,13 @@ def _prediction_type(facts: Manifest) -> str:
 
 
 def _check_in_fresh_process(bundle: Path, target: Path) -> None:
-    """Run the check in a new process, which imports only installed packages and the code in the bundle."""
-    code = os.pathsep.join([str(bundle / integrity.SWEEPS_COPY), str(bundle / integrity.CODE_FOLDER)])
-    env = os.environ | {"PYTHONPATH": code, "PYTHONDONTWRITEBYTECODE": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", "sweeps.bundle.check", str(bundle)]
+    """Check the bundle in a new process, which imports only installed packages and the code in the bundle."""
     try:
-        # The process gets its own session, so that Ctrl-C in the terminal does not end the check. A sweep that was stopped with Ctrl-C
-        # still finishes its export.
-        done = subprocess.run(
-            command,
-            cwd=bundle / integrity.CODE_FOLDER,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=CHECK_TIMEOUT,
-            start_new_session=True,
-        )
+        output = check_process.check(bundle, CHECK_TIMEOUT)
     except subprocess.TimeoutExpired:
         problem = f"loading the bundle and predicting in a new process took more than {CHECK_TIMEOUT:.0f} s"
         raise BundleError(f"{target}: the bundle was not written: {problem}") from None
-    if done.returncode:
-        output = done.stderr.strip() or f"exit code {done.returncode}"
+    if output is not None:
         raise BundleError(
             f"{target}: the bundle was not written, because its check in a new process failed: {output.splitlines()[-1]}"
         ) from RuntimeError(output)

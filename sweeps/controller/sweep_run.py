@@ -160,7 +160,7 @@ class SweepRun:
         report, timeout = "", CLOSE_WITHIN
         try:
             self._publish_stage("starting Ray")
-            with self._session() as session:
+            with self._check_started_early(), self._session() as session:
                 self._interrupt.again()
                 concluded = self._search(session, trackers)
             trackers.publish(ArtifactSaved(time.time(), RESULT, concluded.result.as_text()))
@@ -183,6 +183,15 @@ class SweepRun:
             concluded.error.result = result
             raise concluded.error
         return result
+
+    def _check_started_early(self) -> contextlib.AbstractContextManager[None]:
+        """Start the process that will check the bundle, because its imports take seconds. Sweeps without a bundle need no process."""
+        from sweeps.bundle import check_process
+
+        trainer = self.space.trainer
+        if trainer.load is None or len(self.space.objectives) > 1:
+            return contextlib.nullcontext()
+        return check_process.started_early([trainer.backend] if trainer.backend in ("lightgbm", "torch", "xgboost") else [])
 
     def _session(self) -> SweepSession:
         failures, job = self.space.limits.max_failures, {"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None}

@@ -130,6 +130,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
             os.environ.setdefault(MONITOR, "0")
+            os.environ.setdefault("RAY_enable_metrics_collection", "0")  # Nothing collects them.
             start(folder, cpus + SPARE_CPUS + parked, space.runtime_env.for_ray())
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
@@ -214,19 +215,24 @@ def _patience(limit: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _only_needed() -> Iterator[None]:
-    """Within the block, `ray.init` starts neither the autoscaler's monitor nor the monitor that sends workers' logs to the driver.
+    """Within the block, `ray.init` starts only the processes of Ray that a sweep needs.
 
-    Each of the two is a Python process that imports Ray. One machine needs no autoscaler, and sweeps writes the workers' output to files.
+    It does not start the autoscaler's monitor, the monitor that sends workers' logs to the driver, and the dashboard's server. It starts
+    the agent of the dashboard without the agent's web server and metrics. Each is a Python process that imports Ray.
     """
+    from ray._private import utils
     from ray._private.node import Node
 
-    names = ("start_monitor", "start_log_monitor")
+    names = ("start_monitor", "start_log_monitor", "start_api_server")
     plain = {name: getattr(Node, name) for name in names if hasattr(Node, name)}
     for name in plain:
-        setattr(Node, name, lambda self: None)
+        setattr(Node, name, lambda self, **_: None)
+    dependency_error = utils.get_dashboard_dependency_error
+    utils.get_dashboard_dependency_error = lambda: ImportError("not needed")
     try:
         yield
     finally:
+        utils.get_dashboard_dependency_error = dependency_error
         for name, method in plain.items():
             setattr(Node, name, method)
 

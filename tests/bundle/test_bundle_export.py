@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps.bundle import write
+from sweeps.bundle import check_process, write
 from sweeps.bundle.manifest import is_pickle
 from sweeps.bundle.model import load_bundle
 from sweeps.bundle.predict import predict_file
@@ -147,8 +147,8 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
         kept["expected"] = kept["expected"].copy()
         kept["expected"][3] = np.nextafter(kept["expected"][3], 1)
         message = (
-            r"not written, because its check in a new process failed: BundleError: the bundle's predictions differ from the "
-            r"predictions in training: 1 of 6 rows differ, by 1\.\d+e-16.*row 3: `probability_yes`"
+            r"not written, because its check in a new process failed: the bundle's predictions differ from the "
+            r"predictions in training: 1 of 6 rows differ, by 1\.\d+e-16.*row 3, `probability_yes`"
         )
     elif what == "no load":
         kept["load"], message = f"{module}:lood", f"`{module}` has no `lood`"
@@ -296,3 +296,14 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(answer, column
     for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
         pd.testing.assert_frame_equal(model.predict(rows), pd.DataFrame(columns, index=[3, 4]), check_dtype=False)
     assert not list((path / "data").rglob("check.*")) and not (path / "input_example.json").exists()
+
+
+def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, tmp_path):
+    path, _ = bundle
+    with check_process.started_early(["no_such_package"]):
+        process = check_process._early._process
+        assert check_process.check(path, 60.0) is None and process.returncode == 0
+        assert check_process._early is None, "the next check starts a process of its own"
+    with check_process.started_early():
+        unused = check_process._early._process
+    assert unused.returncode is not None

@@ -1,0 +1,105 @@
+"""Check a bundle in a new process, which imports only installed packages and the code in the bundle.
+
+A sweep starts this process at its beginning. The process then imports packages while the sweep waits for Ray, and not at the end of the
+sweep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sweeps.bundle import integrity
+
+# Program of the process: import packages, wait for a line with the folder of the bundle, and check the bundle. Without a line, end.
+_PROGRAM = """
+import contextlib, importlib, json, os, runpy, sys
+for name in sys.argv[1:]:
+    with contextlib.suppress(Exception):
+        importlib.import_module(name)
+if line := sys.stdin.readline():
+    bundle, *code = json.loads(line)
+    os.environ["PYTHONPATH"] = os.pathsep.join(code)
+    sys.path[:0] = code
+    os.chdir(code[-1])
+    sys.argv[1:] = [bundle]
+    runpy.run_module("sweeps.bundle.check", run_name="__main__", alter_sys=True)
+"""
+# Niceness of the process. While a sweep starts, other processes have more urgent work.
+_NICENESS = 5
+_early: CheckProcess | None = None  # The process that `started_early` has started, until a check uses the process.
+
+
+class CheckProcess:
+    """A process that checks one bundle.
+
+    Args:
+        packages: Names of packages to import at once. A package that cannot be imported is skipped.
+    """
+
+    def __init__(self, packages: Sequence[str] = ()):
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "CUDA_VISIBLE_DEVICES": ""}
+        env.pop("PYTHONPATH", None)
+        # The process gets its own session, so that Ctrl-C in the terminal does not end the check. A sweep that was stopped with Ctrl-C
+        # still finishes its export.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, "mlflow.pyfunc", "pandas", "pyarrow.parquet", *packages],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def check(self, bundle: Path, timeout: float) -> str | None:
+        """Check a bundle. Call this method only once.
+
+        Returns:
+            The output of a check that failed; None if the bundle is good.
+
+        Raises:
+            subprocess.TimeoutExpired: The check took longer than `timeout` seconds.
+        """
+        paths = [bundle, bundle / integrity.SWEEPS_COPY, bundle / integrity.CODE_FOLDER]
+        try:
+            _, errors = self._process.communicate(json.dumps([str(path) for path in paths]) + "\n", timeout=timeout)
+        finally:
+            self.close()
+        return None if self._process.returncode == 0 else errors.strip() or f"exit code {self._process.returncode}"
+
+    def close(self) -> None:
+        """Kill the process if it has not ended."""
+        self._process.kill()
+        with contextlib.suppress(OSError):
+            self._process.communicate()
+
+
+@contextlib.contextmanager
+def started_early(packages: Sequence[str] = ()) -> Iterator[None]:
+    """Start the process for the first check within the block.
+
+    Args:
+        packages: See `CheckProcess`.
+    """
+    global _early
+    process = _early = CheckProcess(packages)
+    with contextlib.suppress(OSError):  # The system may not know niceness, or the process may have ended.
+        os.setpriority(os.PRIO_PROCESS, process._process.pid, _NICENESS)
+    try:
+        yield
+    finally:
+        _early = None
+        process.close()
+
+
+def check(bundle: Path, timeout: float) -> str | None:
+    """Check a bundle in the process that was started early, or in a new one; see `CheckProcess.check`."""
+    global _early
+    process, _early = _early or CheckProcess(), None
+    return process.check(bundle, timeout)
