@@ -1,7 +1,7 @@
 """Search of one sweep: combines the queue, the sampler and the scheduler. `ask` and `tell` are named after Optuna's methods.
 
-The study store records every decision and every report. Each decision depends only on the recorded study. A resumed search therefore makes
-the same decisions.
+Every decision and every report is recorded in the study, and each decision depends only on the study. A resumed search therefore makes the
+same decisions as a search without interruption.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class SearchLoop:
     """The search of one sweep.
 
     Args:
-        store: The study.
-        scheduler: The scheduler of the space.
-        sampler: The sampler of the space.
+        store: Reads and writes the sweep's study.
+        scheduler: The sweep's scheduler.
+        sampler: The sweep's sampler.
 
     Attributes:
         store, scheduler, sampler: The arguments.
         space: The search space.
         queue: Queue of trials to start.
-        view: Data of the study that the scheduler reads for its decisions.
+        view: The trials as the scheduler sees them.
         budget: Spent budget and best results of the sweep.
         interrupted: Numbers of the trials that were running when an earlier driver ended. This driver must continue these trials.
     """
@@ -73,14 +73,14 @@ class SearchLoop:
         Raises:
             InputError: The algorithm needs a package that is not installed, a user-defined sampler or scheduler cannot be built, or the
                 database cannot be reached.
-            DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+            DamagedStudy: The study is damaged, or has fewer trials than the sweep's result counts.
         """
         scheduler, sampler = scheduler_of(space.scheduler), CellSampler(space)
         return cls(StudyStore(folder, space, all_rungs(scheduler)), scheduler, sampler)
 
     @property
     def to_run(self) -> int:
-        """Upper bound of the number of trials still to run: interrupted trials, paused trials and queued trials, with repeats."""
+        """Upper bound of the number of trials still to run: interrupted, paused and queued trials, each with all its repeats."""
         return (len(self.interrupted) + len(self.view.paused)) * self.space.repeats.count + self.queue.remaining
 
     # Start
@@ -109,10 +109,10 @@ class SearchLoop:
         return trial
 
     def next_paused(self) -> int | None:
-        """Choose a paused trial to continue, and record its continuation.
+        """Let the scheduler choose the paused trial that continues now, and record that this trial continues.
 
         Returns:
-            The number of the trial, or None if no paused trial continues now.
+            The number of the trial, or None if the scheduler lets no paused trial continue now.
         """
         if not self.view.paused or (number := self.scheduler.next_paused(self.view)) is None:
             return None
@@ -144,8 +144,8 @@ class SearchLoop:
     def decide(self, number: int, rung: int) -> Decision:
         """Decide what happens to a trial at a rung, and record the decision.
 
-        If an attempt of a trial fails after a rung, the trial restarts from an earlier checkpoint and may reach the rung a second time. The
-        trial then continues without a new decision. Repeats always continue.
+        A trial that fails after a rung may restart from an earlier checkpoint and reach the same rung a second time. It then continues
+        without a new decision. Repeats continue at every rung.
 
         Args:
             number: Number of the trial.
@@ -171,9 +171,9 @@ class SearchLoop:
         return decision
 
     def _decide_perturbation(self, number: int, rung: int) -> Decision:
-        """Continue or perturb a trial at a perturbation step, and record the decision.
+        """Decide whether a trial is perturbed at a perturbation step, and record the decision.
 
-        After an EXPLOIT decision, the live trial has the donor's checkpoint and the new parameters.
+        After an EXPLOIT decision, the trial in the store has the donor's checkpoint and the new parameters.
         """
         self._update_checkpoints()
         decision = self.scheduler.decide(self.view, number, rung)
@@ -202,11 +202,11 @@ class SearchLoop:
     ) -> Result:
         """Record the end of a trial, and update the queue, the view and the budget.
 
-        The arguments are the same as for `StudyStore.finish`. With the state RUNNING, only the latest progress is recorded: the trial has
-        not ended and can be resumed.
+        The arguments are those of `StudyStore.finish`. With the state RUNNING, the trial does not end: its latest progress is recorded, so
+        that a later driver can resume it.
 
         Returns:
-            The result of the trial, with the state that was recorded.
+            The result of the trial. Its state is the recorded one: FAIL instead of COMPLETE if a required metric is missing.
         """
         result = self.store.finish(number, state, error, reason, final)
         if result.state is not State.RUNNING:
@@ -216,7 +216,7 @@ class SearchLoop:
     def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
         """Update the queue, the view and the budget after the end of a trial.
 
-        If all trials of the configuration have ended, the configuration's merged result is also added to the budget.
+        If all trials of the same configuration have ended, their aggregated result is also added to the budget.
         """
         if number in self.view.trials:
             self.view.trials[number].running = False
@@ -263,8 +263,8 @@ class SearchLoop:
     def _population(self, trial: Trial) -> str:
         """Return a text that identifies the population of a trial; "" if the scheduler does not perturb trials.
 
-        Trials of one population may exchange checkpoints. They have the same preprocessor, the same data and the same grid values, except
-        grid values of the scaling. Their other `params` and their scaling may differ.
+        Trials of one population can use each other's checkpoints. They have the same preprocessor, the same data and the same values of all
+        grids, except the grids of `scaling`. Their other `params` and their `scaling` may differ.
         """
         if not self.scheduler.perturbs:
             return ""

@@ -1,9 +1,9 @@
 """Queue of the trials that have not started.
 
-Order: starts that a crash interrupted, then pending repeats, then initial points, then grid cells in round-robin.
+Order: trials whose start a crash interrupted, then pending repeats, then initial points, then grid cells in round-robin.
 
-The queue is pure: it does no I/O and reads no clock. The queue's state depends only on the recorded starts and ends of trials. A resumed
-driver reads these starts and ends from the study and rebuilds the same queue.
+The queue is pure: it does no I/O and reads no clock. Its state depends only on the recorded starts and ends of trials. The driver of a
+resumed sweep reads these starts and ends from the study and rebuilds the same queue.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class QueueItem:
     """A trial to start.
 
     Attributes:
-        cell: Values of the grid dimensions.
+        cell: Key of the option of each grid dimension.
         configurations_before: Number of configurations that started before this trial.
         in_cell_before: Number of configurations that started in this cell before this trial.
         repeat_of: Number of the trial to repeat, or None for a new configuration.
-        fixed: Keys of the repeated trial or of an initial point. The sampler does not choose these keys. None if the sampler chooses all
-            keys outside the grid.
-        interrupted: True if the study already contains the trial, because a crash interrupted the trial's start.
+        fixed: The keys of the trial to repeat or of an initial point, by dimension. The sampler does not choose these keys. None if the
+            sampler chooses the keys of all dimensions that are not grids.
+        interrupted: True if the study already contains the trial, but a crash interrupted the trial's start.
     """
 
     cell: Keys
@@ -76,9 +76,9 @@ class TrialQueue:
     # Record starts and ends
 
     def record_interrupted_start(self, repeat_of: int | None) -> None:
-        """Put a trial whose start was interrupted at the front of the queue, because the study already has its number.
+        """Put a trial whose start was interrupted before all other trials in the queue, because the study already contains this trial.
 
-        After a repair of the journal, several starts may be interrupted. Record them in the order of their trial numbers.
+        After a repair of the journal, there may be several such trials. Call this method for them in the order of their numbers.
 
         Args:
             repeat_of: Number of the trial to repeat, or None for a new configuration. A new configuration is counted in its cell at once.
@@ -97,7 +97,7 @@ class TrialQueue:
         Args:
             keys: Keys of the trial, by dimension.
             repeat_of: Number of the repeated trial, or None for a new configuration.
-            interrupted: True if the trial is the first interrupted start in the queue.
+            interrupted: True if the trial's start was interrupted before. The trial must then be the first one in the queue.
         """
         if interrupted:
             self._interrupted.popleft()
@@ -112,7 +112,7 @@ class TrialQueue:
             self._started_in_cell[self._cell_of(keys)] += 1
 
     def record_end(self, number: int, repeat_of: int | None, result: Result) -> list[Result]:
-        """Record that a trial has ended. If it is a complete first trial, its repeats are added to the queue.
+        """Record that a trial has ended. If the trial is COMPLETE and not a repeat, its repeats are added to the queue.
 
         Args:
             number: Number of the trial.
@@ -139,7 +139,7 @@ class TrialQueue:
     # Choose the next trial
 
     def next(self, keys_of: Callable[[int], Keys]) -> QueueItem | None:
-        """Return the next trial to start, or None if the queue is empty now. If `may_grow` is True, trials may be added later.
+        """Return the next trial to start, or None if the queue is empty now. If `may_grow` is True, repeats may still be added to it.
 
         Args:
             keys_of: Function that returns the keys of a recorded trial, given the trial's number.
@@ -155,9 +155,9 @@ class TrialQueue:
 
     @property
     def remaining(self) -> int:
-        """Upper bound of the number of queued trials, including the repeats of new configurations.
+        """Upper bound of the number of trials that have not started, if all new configurations get all their repeats.
 
-        Repeats of first trials that are still running are not included.
+        Repeats of first trials that are still running are not counted.
         """
         limit = self._space.limits.max_trials
         interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]

@@ -34,14 +34,14 @@ _NO_PROGRESS: dict[str, Any] = {"steps": 0, "checkpoint": None, "best": None, "a
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """Facts from the sweep's folder other than the journal and the result.
+    """Facts about the sweep that a repair takes from sources other than the journal and the sweep's result.
 
     Attributes:
         space: The search space.
         time: Time to write in inserted records, in seconds since the epoch.
         data: Fingerprint of the data; None if the fingerprint is unknown.
-        saved: Checkpoint with the best model of each trial that the result describes, by trial id. Trials without a checkpoint are left
-            out.
+        saved: Checkpoint with the best model of each trial that the result describes, by trial id. A trial without such a checkpoint is
+            left out.
         trials: Numbers of the trials that have a trial folder.
     """
 
@@ -57,7 +57,7 @@ class TrialRepair:
 
     Args:
         result: The result of the sweep; None if the sweep has no result.
-        facts: Other facts about the sweep.
+        facts: Facts about the sweep from other sources.
 
     Attributes:
         objectives: Objectives and constraints of the sweep.
@@ -77,8 +77,8 @@ class TrialRepair:
             trial: Lines of the trial. This object is changed.
 
         Returns:
-            The lines of the trial, with the inserted records. If too many records are lost, the result has only the line that enqueued the
-            trial, or no line if the trial was not enqueued.
+            The lines of the trial, with the inserted records. If too many records are lost, only the line that enqueued the trial is left,
+            or no line if the trial was not enqueued.
         """
         if trial.given:
             assert trial.create is not None
@@ -92,7 +92,7 @@ class TrialRepair:
         return trial
 
     def _keys(self, number: int, trial: TrialLines) -> dict[str, Any] | None:
-        """Return the key of each active dimension of a trial. Return None if a key is lost, or if the keys contradict the start record."""
+        """Return the key of each active dimension of a trial. Return None if a key is lost, or if the keys contradict `trial.start`."""
         recorded = {name: external_key(line.record) for name, line in trial.params.items()}
         start = trial.start.value if trial.start is not None else None
         labels = start["labels"] if start is not None else {}
@@ -141,9 +141,9 @@ class TrialRepair:
     def _complete_progress(self, number: int, trial: TrialLines) -> None:
         """Repair the progress records of a trial if some of these records are lost.
 
-        The trial is reopened in two cases: its end is lost, or the trial was COMPLETE but the remaining reports give different objective
-        values. A reopened trial keeps only the progress records before the first gap. Otherwise, the remaining progress records are
-        renumbered. If the last progress record is lost, a new last record is added.
+        In two cases, the trial becomes a running trial, which a resumed sweep continues: its end is lost, or it was COMPLETE but the
+        remaining reports give other objective values. It then keeps only the progress records before the first gap. In all other cases, the
+        trial keeps its end, and the remaining progress records are renumbered. If the last of them is lost, a new last record is added.
         """
         lines = [trial.progress[n] for n in sorted(trial.progress)]
         before_gap = next((i for i, n in enumerate(sorted(trial.progress)) if i != n), len(lines))
@@ -166,7 +166,7 @@ class TrialRepair:
             trial.progress[len(lines)] = progress_line(number, len(lines), latest | {"reports": []})
 
     def _values(self, number: int, trial: TrialLines, progress: Sequence[dict[str, Any]]) -> list[float | None] | None:
-        """Return the objective values that a complete trial has with these progress records; None if there are no progress records."""
+        """Return the objective values of a COMPLETE trial that has these progress records; None if there are no progress records."""
         assert trial.start is not None
         attributes = {"begun": trial.start.value} | {f"{PROGRESS_PREFIX}{i}": value for i, value in enumerate(progress)}
         t = FrozenTrial(number, TrialState.COMPLETE, 0.0, None, None, {}, {}, attributes, {}, {}, number)
@@ -177,13 +177,13 @@ class TrialRepair:
     def restore_end(self, number: int, trial: TrialLines, described: Mapping[str, Any]) -> TrialLines | None:
         """Restore the lost end of a trial from the result.
 
-        The end is restored only if the trial's reports give exactly the values in the result. If the best report is lost, a new report with
-        the values in the result replaces it.
+        The end is restored only if the trial's reports give exactly the objective values in the result. If the report of the best step is
+        lost, it is replaced by a new report with the values in the result.
 
         Args:
             number: Number of the trial.
             trial: Lines of the trial. This object may be changed.
-            described: Description of the trial in the result.
+            described: Description of the trial in the result, such as the value of `best`.
 
         Returns:
             The lines with the restored end. None if the end is not lost, or if it cannot be restored.
@@ -209,9 +209,9 @@ class TrialRepair:
         return trial
 
     def _described_values(self, number: int, described: Mapping[str, Any]) -> list[float | None]:
-        """Return the objective values of a trial in the result.
+        """Return the objective values that the result gives for a trial.
 
-        For a trial with repeats, these are the trial's own values, not the aggregate over the repeats. A missing value is None.
+        For a trial with repeats, return the trial's own values, not the aggregate over the repeats. A missing value is None.
         """
         if described.get("repeats"):
             return [described["repeats"]["values"].get(format_trial_id(number))]
@@ -222,10 +222,10 @@ class TrialRepair:
     def _restored_progress(
         self, number: int, trial: TrialLines, described: Mapping[str, Any], values: Sequence[float | None]
     ) -> list[dict[str, Any]]:
-        """Return progress records that give a trial the values in the result.
+        """Return progress records from which the trial gets the objective values in the result.
 
-        The returned list has the remaining progress records, and a last record without reports. If the best report was lost, a record with
-        this report comes before the last record.
+        These are the remaining progress records, and a last record without reports. If the report of the best step was lost, a record with
+        a new report of this step comes before the last record.
         """
         progress, metrics, leading = trial.reports, _numbers(described), self.objectives.metric
         latest: dict[str, Any] = dict(progress[-1] if progress else _NO_PROGRESS)
@@ -247,17 +247,17 @@ class TrialRepair:
 
 
 def _waits(trial: TrialLines) -> bool:
-    """Return True if a trial was enqueued, so that its CREATE_TRIAL record contains fixed parameters."""
+    """Return True if a trial was enqueued: Optuna created it with the state WAITING and fixed parameters."""
     return trial.create is not None and trial.create.record.get("state", RUNNING) == WAITING
 
 
 def _is_after(record: dict[str, Any], step: int) -> bool:
-    """Return True if a record holds an intermediate value from after a given step, or the constraints of an ended trial."""
+    """Return True if a record holds an intermediate value of a step after `step`, or the constraints of an ended trial."""
     if record["op_code"] == Op.SET_TRIAL_INTERMEDIATE_VALUE:
         return not isinstance(record.get("step"), int) or record["step"] > step
     return record["op_code"] == Op.SET_TRIAL_SYSTEM_ATTR and "constraints" in str(record.get("system_attr"))
 
 
 def _numbers(described: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numeric metrics in the description of a trial."""
+    """Return the metrics in the description of a trial whose values are numbers."""
     return {name: float(value) for name, value in described.get("metrics", {}).items() if is_number(value)}

@@ -101,7 +101,7 @@ def token_of(token: str | None, file: Path | None) -> str | None:
 
 
 def open_to_others(host: str) -> bool:
-    """Return whether another machine can reach a server that listens on `host`."""
+    """Return True if another machine can reach a server that listens on `host`, or if `host` cannot be resolved here."""
     try:
         addresses = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in addresses)
@@ -116,8 +116,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class Guard:
     """ASGI middleware that refuses the requests which `access` does not allow.
 
-    `/health` answers every request, so that a load balancer can check the server. If the request is not allowed, this answer contains no
-    facts about the model.
+    A GET request for `/health` is always answered, so that a load balancer can check the server. If `access` does not allow the request,
+    the answer contains no facts about the model.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]], access: Access):

@@ -39,11 +39,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 class Metrics:
-    """Prometheus metrics of the server, in their own registry.
+    """Prometheus metrics of the server, in a registry of their own.
 
     Args:
         replica: Name of this replica if several replicas share an address; otherwise None. The name becomes a label of every series, so
-            that Prometheus adds the series of different replicas correctly.
+            that Prometheus keeps the series of different replicas apart.
     """
 
     def __init__(self, replica: str | None = None) -> None:
@@ -92,7 +92,7 @@ def predict_batch(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
     """Predict the rows of several requests in one call of the model.
 
     Args:
-        bundle: The bundle.
+        bundle: The bundle whose preprocessor and model are used.
         batch: The checked rows of each request.
 
     Returns:
@@ -114,14 +114,14 @@ def predict_batch(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
 
 
 def _problem_body(problem: Problem) -> dict[str, Any]:
-    """Return a problem in the format of `request_checks`."""
+    """Return a problem as an entry of the answer's `detail`, in the format of `request_checks.Refused.problems`."""
     if isinstance(problem, InvalidValue):
         return {"field": problem.column, "row": problem.row, "rule": problem.rule, "value": request_checks.short(problem.value)}
     return {"rule": f"{problem.place}: {problem.text}"}
 
 
 def require_columns(bundle: Bundle) -> None:
-    """Refuse a bundle without columns. The training loop of such a bundle read its own data, so requests cannot be checked.
+    """Raise an error if a bundle has no columns. The training loop then read its own data, so requests cannot be checked.
 
     Raises:
         InputError: The bundle has no columns.
@@ -134,7 +134,7 @@ def require_columns(bundle: Bundle) -> None:
 
 
 class _Endpoints:
-    """The paths of the application."""
+    """Handlers of the requests for `/predict`, `/health`, `/schema` and `/metrics`."""
 
     def __init__(self, bundle: Bundle, limits: Limits, replica: str | None):
         self.bundle, self.limits, self.manifest, self.metrics = bundle, limits, bundle.manifest, Metrics(replica)
@@ -191,7 +191,7 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
         replica: Name of this replica if several replicas share an address; otherwise None.
 
     Returns:
-        The application. Its function `state.cancel_waiting` answers every request that waits for the model with 503.
+        The application. Its function `state.cancel_waiting` gives every request that waits for the model the answer 503.
 
     Raises:
         InputError: The bundle has no columns (see `require_columns`).

@@ -1,6 +1,6 @@
 """Combine waiting requests into batches for the model.
 
-Requests that arrive while the model is busy form the next batch. If the model is idle, a request is passed to the model at once.
+Requests that arrive while the model is busy form the next batch. A request that arrives while the model is idle is a batch of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Item = TypeVar("Item")
 
 
 class Batcher(Generic[Item]):
-    """Pass batches of requests to a function, one at a time, in a thread.
+    """Pass batches of requests to a function in a thread, one batch at a time.
 
     Args:
-        answer: Function that returns an answer or an exception for each request of a batch. If the function raises an error for several
-            requests, it is called again for each request alone.
+        answer: Function that returns a list with an answer or an exception for each request of a batch. If the function raises an error for
+            a batch of several requests, it is called again for each of these requests alone.
         size: Function that returns the number of rows of a request.
-        most: The largest number of rows of a batch. A request with more rows forms a batch alone.
+        most: The largest number of rows of a batch. A request with more rows forms a batch of its own.
     """
 
     def __init__(self, answer: Callable[[list[Item]], list[Any]], size: Callable[[Item], int], most: int = 4096):
@@ -38,7 +38,7 @@ class Batcher(Generic[Item]):
         self.thread = threading.Thread(target=self._work, name="model", daemon=True)
 
     async def ask(self, request: Item) -> Any:
-        """Return the answer to a request as soon as the model has given it. If the request fails, raise its exception."""
+        """Wait for the answer to a request, and return it. If `answer` returned or raised an exception for the request, raise it."""
         loop = asyncio.get_running_loop()
         if self.thread.ident is None:
             self.thread.start()
@@ -61,7 +61,7 @@ class Batcher(Generic[Item]):
         self._batches.put((asyncio.get_running_loop(), take(self.waiting, self.size, self.most)))
 
     def _work(self) -> None:
-        """Answer batches until `close`. Runs in the thread."""
+        """Answer batches until `close` is called. This method runs in the thread."""
         while (given := self._batches.get()) is not None:
             loop, batch = given
             answers = self._answers([request for request, _ in batch])
@@ -87,7 +87,7 @@ class Batcher(Generic[Item]):
             return [answer for request in requests for answer in self._answers([request])]
 
     def cancel_waiting(self, error: Callable[[], Exception]) -> None:
-        """Raise an error in every request without an answer."""
+        """Let every call of `ask` that has no answer yet raise an error that `error` creates."""
         for future in list(self.pending):
             if not future.done():
                 future.set_exception(error())
@@ -100,9 +100,9 @@ class Batcher(Generic[Item]):
 
 
 def take(waiting: deque[tuple[Item, Any]], size: Callable[[Item], int], most: int) -> list[tuple[Item, Any]]:
-    """Remove requests from the front of a queue, and return these requests. Together, they have at most `most` rows.
+    """Remove the next batch from the front of a queue of requests, and return it.
 
-    If the first request alone has more rows, only this request is removed and returned.
+    The batch has as many requests as fit into `most` rows, but always at least one.
     """
     batch = [waiting.popleft()]
     rows = size(batch[0][0])

@@ -1,4 +1,4 @@
-"""uvicorn with limits on connections, on slow requests and on the time of a shutdown.
+"""uvicorn with limits on the number of connections, on slow requests and on the time of a shutdown.
 
 uvicorn limits idle connections (`timeout_keep_alive`), and h11 limits the size of headers. uvicorn has no limit for a request that
 arrives slowly, or for an answer that the client does not read. At SIGTERM, uvicorn resets the connections that wait in the kernel's queue.
@@ -31,7 +31,7 @@ PIECE = 16 * 1024
 
 
 class Connection(H11Protocol):
-    """Connection with time limits. h11 reads a request only after the previous request is answered, so each phase belongs to one request.
+    """Connection with a time limit on each `Phase`. h11 reads a request only after the answer to the previous one.
 
     Attributes:
         ending: The time of the shutdown signal, by the monotonic clock; None before the signal.
@@ -93,7 +93,7 @@ class Connection(H11Protocol):
         return Phase.HEADERS if self.conn.trailing_data[0] else Phase.IDLE
 
     def check(self, now: float) -> None:
-        """Close the connection if it has been in its phase for too long."""
+        """Close the connection if it has been in its current phase for longer than `limits.allowed` returns. `now` is monotonic time."""
         phase = self.phase()
         if self._seen != (phase, self.cycle):
             self._seen, self._since = (phase, self.cycle), now
@@ -130,17 +130,17 @@ class Connection(H11Protocol):
         self.refuse(getattr(reason, "error_status_hint", 400), f"the request must be HTTP/1.1: {reason or msg}")
 
     def handle_events(self) -> None:
-        """Handle the events that h11 has parsed."""
+        """Handle the events that h11 has parsed. During a shutdown, also announce in the answer that the connection closes."""
         super().handle_events()
         self._announce_close()
 
     def end(self, now: float) -> None:
-        """Close the connection as soon as the requests that have arrived are answered."""
+        """Let the connection close as soon as the requests that have arrived are answered. `now` is the time of the shutdown signal."""
         self.ending = now
         self._announce_close()
 
     def _announce_close(self) -> None:
-        """Add `Connection: close` to the current answer, unless the client has already sent another request."""
+        """During a shutdown, add `Connection: close` to the current answer, unless the client has already sent another request."""
         if self.ending is None or self.cycle is None or self.cycle.response_complete:
             return
         if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
@@ -151,10 +151,10 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with a different accept loop, which limits connections. The server ends within `GRACE_SECONDS` after SIGTERM.
+    """uvicorn's server with another accept loop, which limits the number of connections. It ends within `GRACE_SECONDS` after SIGTERM.
 
     Args:
-        app: The application. Its `state.cancel_waiting` answers every request that waits for the model.
+        app: The application that `make_app` returned.
         listener: A listening socket.
         limits: Limits on requests and connections.
         drain_seconds: Seconds after SIGTERM in which the application may answer requests.
@@ -175,7 +175,10 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().add_reader(self.listener, self._accept)
 
     async def on_tick(self, counter: int) -> bool:
-        """Check every connection twice a second. uvicorn calls this method ten times a second."""
+        """Check every connection twice a second, and accept waiting connections again if there is room.
+
+        uvicorn calls this method ten times a second.
+        """
         if counter % 5 == 0:
             self._check_connections()
         if self.paused and self._has_room():

@@ -42,7 +42,7 @@ class Limits:
 
 
 class Phase(enum.Enum):
-    """The thing that a connection is waiting for."""
+    """Phase of a connection. The value of each member says what the connection is waiting for."""
 
     IDLE = "the first byte of a request"
     HEADERS = "the rest of the headers"

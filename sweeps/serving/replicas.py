@@ -1,6 +1,6 @@
 """`sweeps serve --replicas`: run the application under Ray Serve until SIGTERM or Ctrl-C, on a local Ray or on a cluster.
 
-Before the end, requests that have arrived are answered. Ray Serve restarts replicas that die.
+At the signal, requests that have already arrived are still answered. Ray Serve restarts replicas that die.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SERVE_NAMESPACE = "serve"
 
 
 class Replica:
-    """Replica for Ray Serve: the application with its own loaded bundle."""
+    """Replica for Ray Serve: a process that loads the bundle and runs the application."""
 
     def __init__(self, bundle: str, limits: Limits, access: Access):
         from ray import serve
@@ -66,7 +66,7 @@ def serve(
         bundle: The bundle's folder. Every node must be able to read it.
         host: The host to listen on. With `address`, this is a name or an address of the cluster's head node.
         port: The port to listen on. Without `address`, 0 means any free port.
-        say: Prints a message, such as the address once the server listens.
+        say: Function that prints a message, such as the address once the server listens.
         limits: Limits on a request.
         access: The allowed hosts and the token.
         replicas: Number of replicas. Each uses one CPU.
@@ -128,7 +128,7 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
     """Start Ray Serve and deploy the replicas.
 
     Raises:
-        InputError: Ray Serve cannot listen.
+        InputError: Ray Serve cannot listen on this host and port.
     """
     import ray
     from ray import serve
@@ -180,7 +180,7 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _set_on_signal(over: threading.Event) -> Iterator[None]:
-    """Set the event at the first SIGTERM or Ctrl-C, and raise `KeyboardInterrupt` at the second.
+    """Set `over` at the first SIGTERM or Ctrl-C, and raise `KeyboardInterrupt` at the second.
 
     Enter this context after Ray has set its own signal handlers.
     """
@@ -217,7 +217,7 @@ def _check(bundle: Path, replicas: int) -> None:
 
 
 def _wait_until_running(bundle: Path, replicas: int, over: threading.Event) -> bool:
-    """Wait until all replicas run, and return True. Return False if the event is set first.
+    """Wait until all replicas run, and return True. Return False if `over` is set first.
 
     Raises:
         BundleError: The replicas cannot start.

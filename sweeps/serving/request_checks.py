@@ -28,11 +28,11 @@ MISSING = "is missing; send null if the value is unknown"
 
 
 class Refused(Exception):
-    """Raised if a request is refused.
+    """Raised if a request must be refused, for example because its body is not valid.
 
     Attributes:
         status: The HTTP status of the answer.
-        problems: The problems. Each has a `rule`, and may have `field`, `row` (counted from 0) and `value` (shortened).
+        problems: One dict for each problem. It has the key `rule`, and may have `field`, `row` (counted from 0) and `value` (shortened).
     """
 
     def __init__(self, status: int, problems: Sequence[Mapping[str, Any]]):
@@ -40,7 +40,7 @@ class Refused(Exception):
         self.status, self.problems = status, list(problems)
 
     def body(self) -> dict[str, Any]:
-        """Return the body of the answer."""
+        """Return the JSON body of the answer, as a dict."""
         return {"detail": self.problems}
 
 
@@ -51,7 +51,8 @@ class Rows:
     Attributes:
         count: Number of rows.
         values: The values by column, in the order of the model's columns. Numbers are floats, and null among numbers is NaN.
-        by_column: True if the request has `columns` instead of records. The answer then also has a list for each column.
+        by_column: True if the request has `columns` instead of records. The predictions in the answer are then lists, too, one for each
+            column.
     """
 
     count: int
@@ -61,12 +62,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Rules for the values of a column in a request.
+    """Rules for the values that a request may have in a column of a certain type.
 
     Attributes:
         json_type: The type's name in JSON Schema; "" if any value is allowed.
-        rule: The rule for a value, in words.
-        convert: Function that converts a value of a request for the model. It raises an error if the value breaks the rule.
+        rule: The rule for a value, in words, such as "must be a number or null".
+        convert: Function that takes a value of the request and returns the value for the model. It raises an error if the value breaks the
+            rule.
     """
 
     json_type: str
@@ -132,7 +134,7 @@ def _kind(column: ColumnSchema) -> _Kind:
 
 
 def rule_of(column: ColumnSchema) -> str:
-    """Return the rule for the values of a column, in words."""
+    """Return the rule for the values of a column, in words, such as "must be a number or null"."""
     return _kind(column).rule
 
 
@@ -141,7 +143,7 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
 
     Args:
         body: The JSON body.
-        columns: The columns of the model. Other fields are ignored.
+        columns: The columns that the model needs. Other fields of the request are ignored.
         max_rows: The largest number of rows.
 
     Raises:
@@ -167,7 +169,7 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
 
 
 def _read_records(records: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]) -> Rows:
-    """Convert a list of records to columns. Append missing fields and invalid values to `problems`."""
+    """Convert a list of records to columns. Add missing fields and invalid values to `problems`."""
     if not isinstance(records, list):
         raise Refused(422, [{"field": "records", "rule": "must be a list of records"}])
     _check_row_count(len(records), max_rows)
@@ -188,7 +190,7 @@ def _read_records(records: Any, columns: Sequence[ColumnSchema], max_rows: int, 
 
 
 def _read_columns(lists: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]) -> Rows:
-    """Convert lists of values, one list for each field. Append missing fields and invalid values to `problems`."""
+    """Convert the lists of values in `columns`, one list for each field. Add missing fields and invalid values to `problems`."""
     if not isinstance(lists, dict):
         raise Refused(422, [{"field": "columns", "rule": "must be an object with a list for each field"}])
     first = next((c.name for c in columns if isinstance(lists.get(c.name), list)), None)
@@ -214,7 +216,7 @@ def _check_row_count(count: int, most: int) -> None:
 
 
 def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
-    """Convert the values of a column. Append invalid values to `problems`."""
+    """Convert the values of a column for the model. Leave out invalid values, and add them to `problems`."""
     kind = _kind(column)
     convert, converted = kind.convert, []
     for row, value in enumerate(values):
@@ -227,7 +229,7 @@ def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, A
 
 
 def short(value: Any) -> str:
-    """Return a value as JSON, shortened for a message."""
+    """Return a value as JSON text, shortened to 60 characters for a message."""
     text = pydantic_core.to_json(value, fallback=str).decode()
     return text if len(text) <= 60 else text[:59] + "…"
 
@@ -235,7 +237,7 @@ def short(value: Any) -> str:
 def schemas(
     columns: Sequence[ColumnSchema], classes: Sequence[Any] | None, max_rows: int = MAX_ROWS
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON Schemas of a request and of an answer, with the fields of the model."""
+    """Return the JSON Schemas of a request to `/predict` and of its answer, for a model with these columns and classes."""
     fields = {c.name: _field(c) for c in columns}
     names = list(fields)
     record = {"type": "object", "properties": fields, "required": names}

@@ -1,4 +1,4 @@
-"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C. Before the end, requests that have arrived are answered."""
+"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C. Requests that have arrived by then are still answered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
         bundle: The bundle's folder.
         host: The host to listen on.
         port: The port to listen on; 0 for any free port.
-        say: Prints a message, such as the address once the server listens.
+        say: Function that prints a message, such as the address once the server listens.
         limits: Limits on requests and connections.
         access: The allowed hosts and the token.
 
@@ -63,7 +63,7 @@ def warn_if_open(host: str, access: Access, say: Callable[[str], None]) -> None:
 
 
 def _raise_file_limit(connections: int) -> None:
-    """Raise this process's limit on open files if it is too low for the connections.
+    """Raise this process's limit on open files if it is too low for this number of connections.
 
     Raises:
         InputError: The limit cannot be raised far enough.
@@ -91,7 +91,7 @@ def url_of(host: str, port: int) -> str:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
+    """Return a socket that listens on a host and a port.
 
     Raises:
         InputError: The server cannot listen on this host or this port.

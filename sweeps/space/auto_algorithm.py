@@ -1,4 +1,4 @@
-"""Choose the sampler for `search.algorithm: auto` from the space and its limits. Pure."""
+"""Choose the sampler for `search.algorithm: auto`, by the dimensions, the objectives and the limits of a sweep. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Choice:
     """The search algorithm of a sweep, with the reason for the choice.
 
     Attributes:
-        algorithm: Name of the algorithm.
-        reason: Reason for the choice, in a few words. "" if the space file names the algorithm.
+        algorithm: Name of the algorithm, such as `tpe`.
+        reason: Reason for the choice, in a few words, such as "2 objectives". "" if the space file names the algorithm.
     """
 
     algorithm: str
@@ -34,9 +34,9 @@ def choose(
         sampled: Number of sampled dimensions. All dimensions except grids are sampled.
         conditional: Number of dimensions that only some trials have: dimensions with a `when`, and dimensions inside an option.
         objectives: Number of objectives.
-        max_trials: `limits.max_trials`.
-        perturbs: True if the scheduler changes the parameters of trials, as in Population Based Training.
-        takes_options: True if `gp` has all options that the space file gives.
+        max_trials: Number of trials, `limits.max_trials`.
+        perturbs: True if the scheduler changes the parameters of running trials, as in Population Based Training.
+        takes_options: True if the sampler `gp` knows all options that `search.options` gives.
     """
     if not sampled:
         return Choice("grid", "nothing is sampled")

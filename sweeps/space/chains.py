@@ -36,7 +36,7 @@ class ChainParser(DimensionParser):
         return Chain(tuple(items)) if good else INVALID
 
     def _steps(self, node: Node, path: str) -> Template:
-        """Parse one entry of a chain: a step, or a dimension whose options are chains. Return a chain that has only this entry."""
+        """Parse one entry of a chain: a step, or a dimension whose options are chains. Return a chain with this single entry."""
         if isinstance(node.value, str):
             return self._step(node.mark, node.value, Node(None, node.mark), path, path)
         if not node.is_map or not node.value:
@@ -55,10 +55,10 @@ class ChainParser(DimensionParser):
         return self._step(node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}")
 
     def _step(self, mark: Mark, name: Any, args: Node, path: str, where: str) -> Template:
-        """Parse a step, and return a chain that has only this step.
+        """Parse a step, and return a chain with this single step.
 
         Args:
-            mark: Place of the step's name.
+            mark: Place of the step's name in the file.
             name: The step's name.
             args: The step's parameters.
             path: Dotted key of the step.
@@ -78,9 +78,10 @@ class ChainParser(DimensionParser):
         return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
 
     def _arguments(self, mark: Mark, name: str, args: Node, where: str) -> Template:
-        """Parse the parameters of a step, and return a chain that has only this step.
+        """Parse the parameters of a step, and return a chain with this single step.
 
-        If the parameters are a dimension, the chain has a dimension instead, and each option is the step with other parameters.
+        If the mapping of parameters is itself a dimension, the chain has a dimension in place of the step. Each option of this dimension is
+        the step with one of the mappings.
         """
         if args.value is not None and not args.is_map:
             return self.wrong(args, where, f"parameters must be a mapping, got {args.show()}")
@@ -116,19 +117,19 @@ class ChainParser(DimensionParser):
         return Chain((Step(name, columns, params, where),)) if len(self.problems) == before else INVALID
 
     def _needed(self, mark: Mark, name: str, where: str, given: Collection[str]) -> None:
-        """Add a problem for each required parameter that is missing."""
+        """Add a problem for each required parameter of the step `name` that is not in `given`."""
         for key in required_parameters(name):
             if key not in given:
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
 
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
-        """Check the values of one parameter of a Ray Data step. If a value is a word of another library, the message has a suggestion."""
+        """Check the values of one parameter of a Ray Data step. If a value is another library's name, the message suggests Ray Data's."""
         for wrong, text in value_problems(RAY_STEPS[step][key], node):
             hint = our_name(f"{step}.{key}", wrong.value)
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 
     def _columns(self, node: Node, path: str) -> Template:
-        """Parse `columns`: a keyword such as `numeric`, a pattern, a list of names and patterns, or a dimension with such options."""
+        """Parse `columns`: a keyword such as `numeric`, a pattern, a list of names and patterns, or a dimension whose options are these."""
         if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._columns)
         if node.value is None or (isinstance(node.value, str) and node.value):

@@ -1,7 +1,7 @@
-"""Evaluate conditions, which decide from the values of earlier dimensions whether a dimension is active. Pure.
+"""Evaluate the condition of a dimension (`when`): the values of earlier dimensions decide whether the dimension is active. Pure.
 
 `when_parser` parses the conditions of a space file. A `when` is a conjunction: every dimension that the `when` names must have one of
-certain values. These dimensions may have conditions too, which are also conjunctions. `load` can therefore decide whether a condition can
+certain values. These dimensions may have conditions too, which are also conjunctions. `load` can therefore find out whether a condition can
 ever be true.
 """
 
@@ -18,7 +18,7 @@ _TESTS = COMPARISONS | {"==": operator.eq}
 
 
 class Absent(enum.Enum):
-    """The value of an inactive dimension. It is an enum member, because unpickling an enum member returns the same object."""
+    """The value of an inactive dimension. It is an enum member, so that `is` still recognizes it after unpickling."""
 
     ABSENT = "absent"
 
@@ -35,8 +35,9 @@ class Term:
 
     Attributes:
         name: Name of the other dimension.
-        keys: Keys of the accepted options, if the other dimension is a grid or a choice; else ().
-        tests: Comparisons such as (">", 3), if the other dimension has a domain of numbers; else (). At least one must be true.
+        keys: Keys of the accepted options if the other dimension is a grid or a choice; else ().
+        tests: Comparisons such as (">", 3) if the other dimension has a domain of numbers; else (). A value is accepted if at least one
+            comparison is true.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Term:
     tests: tuple[tuple[str, float], ...] = ()
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value of the other dimension is accepted. For a grid or a choice, `value` is the key of the chosen option."""
+        """Return True if a value of the other dimension is accepted. For a grid or a choice, `value` is the key of the chosen option."""
         if any(key == value and isinstance(key, bool) == isinstance(value, bool) for key in self.keys):
             return True
         return any(_TESTS[sign](value, number) for sign, number in self.tests)
@@ -60,7 +61,7 @@ def holds(when: Collection[Term], known: Mapping[str, Any], undecided: Collectio
         undecided: Names of dimensions that have no value yet.
 
     Returns:
-        True or False. None if the result depends on undecided dimensions.
+        True if all terms are true; False if one is false. None if this depends on undecided dimensions.
     """
     answer: bool | None = True
     for term in when:

@@ -28,7 +28,7 @@ class DataSection:
     """Parser of the section `data`.
 
     Args:
-        reader: Parser of dimensions, which also collects them.
+        reader: Parser of the dimensions in the section. It collects the dimensions of the whole file.
         folder: Folder of the space file.
         roots: Folders in which the user's modules are looked up.
     """
@@ -44,8 +44,8 @@ class DataSection:
             at: Place of the section's key.
 
         Returns:
-            The section, and the template of each tuned key. The section is None after a problem. In the section, a tuned `train` has its
-            first source, a tuned `drop` is empty, and a tuned `rows` is 1.
+            The section, and the template of each tuned key (`train`, `drop` or `rows` with a dimension). The section is None if it has a
+            problem. In the section, a tuned `train` is replaced by its first source, a tuned `drop` by (), and a tuned `rows` by 1.
         """
         if not node.is_map:
             check(DataKeys, node, "data", at, self.problems)
@@ -132,7 +132,7 @@ class DataSection:
         return valid, test
 
     def _source(self, node: Node, path: str, text: str) -> None:
-        """Check the name or the reference of a source. Files are not opened."""
+        """Check a source that is a scikit-learn dataset (`sklearn:NAME`) or a function (`module:function`). Files are not checked."""
         if text.startswith("sklearn:"):
             name = text.removeprefix("sklearn:")
             if name not in SKLEARN:
@@ -141,7 +141,7 @@ class DataSection:
             self.problems.add(node.mark, path, fault)
 
     def _call(self, node: Node | None, path: str) -> tuple[Node, dict[str, Any]] | None:
-        """Return the function and the arguments of a source `{module:function: {argument: value}}`. Return None for another form."""
+        """Return the function and the arguments of a source `{module:function: {argument: value}}`; None if the source has another form."""
         if node is None or not node.is_map or len(node.value) != 1:
             return None
         name, inside = next(iter(node.value.items()))
@@ -188,5 +188,5 @@ class DataSection:
 
 
 def whole(template: Template) -> bool:
-    """Return whether every part of a template could be parsed."""
+    """Return True if every part of a template could be parsed."""
     return all(part is not INVALID for part in walk(template))

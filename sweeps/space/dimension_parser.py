@@ -1,4 +1,4 @@
-"""Parse values that may contain dimensions into templates."""
+"""Parse values of the space file. The result is a template: a value that may contain dimensions at any depth."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class DimensionParser:
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        started: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
+        started: True for the file of a sweep that has already started. Rules that later versions of sweeps added are then not checked.
 
     Attributes:
-        dimensions: The parsed dimensions in the order of the file. Invalid dimensions are missing.
+        dimensions: The parsed dimensions in the order of the file, without invalid ones.
     """
 
     def __init__(self, problems: Problems, roots: tuple[Path, ...], started: bool = False):
@@ -72,7 +72,7 @@ class DimensionParser:
         return self._scalar(node, path)
 
     def _scalar(self, node: Node, path: str) -> Template:
-        """Parse a scalar constant. Text that is a call of another tool, such as `tune.uniform(0, 1)`, is a problem."""
+        """Parse a scalar constant. Text that looks like a function call of another tool, such as `tune.uniform(0, 1)`, is a problem."""
         if isinstance(node.value, str) and not self.started and (instead := translate_call(node.value)):
             text = node.show()
             self.problems.add(node.mark, path, f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}")
@@ -80,23 +80,24 @@ class DimensionParser:
         return node.value
 
     def _option(self, node: Node, path: str) -> Template:
-        """Parse an option of a grid or a choice. An option that looks like a distribution of another tool is accepted as a constant."""
+        """Parse an option of a grid or a choice. A mapping such as `{min: 0, max: 1}` is accepted as a constant here."""
         if node.is_map and self.domain(node, path) is None and translate_mapping(node):
             return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
         return self.anything(node, path) if node.is_map or node.is_list else node.value
 
     def domain(self, node: Node, path: str, values: str = "") -> str | None:
-        """Return the kind of domain, such as `grid`, if a mapping is a domain.
+        """Find out whether a mapping is a domain, such as `{grid: [1, 2]}`.
 
         Args:
             node: The mapping.
             path: Dotted key of the mapping.
-            values: Values that a domain may have here: "anything", "integers", "floats" or "options". A mapping in the form of another
-                tool's distribution is then a problem. With "", such a mapping is a constant, because it may have keys of its own such as
-                `min` and `max`.
+            values: Values that a domain may have at this place: "anything", "integers", "floats" or "options". A mapping in another tool's
+                form, such as `{min: 0, max: 1}`, is then a problem. With "", such a mapping is a constant, because its keys may be names of
+                parameters.
 
         Returns:
-            The kind. None for a constant. MALFORMED for a mapping that looks like a domain but is not valid; a problem was then added.
+            The kind of domain, such as "grid". None for a constant. MALFORMED for a mapping that looks like a domain but is not valid; a
+            problem was then added.
         """
         names = [key for key in node.value if key != "when"]
         kinds = [key for key in names if key in DOMAINS]
@@ -128,12 +129,12 @@ class DimensionParser:
         return None
 
     def branches(self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
-        """Parse a grid or a choice.
+        """Parse a grid or a choice. Add a problem if the domain is of another kind.
 
         Args:
             node: The mapping.
             path: Dotted key of the mapping.
-            kind: The kind of domain.
+            kind: The kind that `domain` returned.
             read: Function that parses an option, given its node and its path.
             otherwise: The value of the dimension if its condition is false.
 
@@ -209,20 +210,21 @@ class DimensionParser:
         return self.wrong(node, path, f"a column's name must be text, got {node.show()}{quote}")
 
     def check_values(self, fragment: Fragment, node: Node, path: str) -> None:
-        """Check a constant, or all values of a domain, against the JSON Schema fragment of a parameter."""
+        """Check a constant, or all values of a domain, against the JSON Schema of a parameter."""
         for wrong, text in value_problems(fragment, node):
             self.problems.add(wrong.mark, path, text)
 
     def _unique(self, path: str) -> str:
         """Return a unique name for the dimension at a path.
 
-        The name is the path. Two dimensions can have the same path, because keys may contain dots. The second name then ends in `#2`.
+        The name is the path. Two dimensions can have the same path, because keys may contain dots. The name of the second one then ends in
+        `#2`.
         """
         self._names[path] += 1
         return path if self._names[path] == 1 else f"{path}#{self._names[path]}"
 
     def wrong(self, node: Node, path: str, text: str) -> Any:
-        """Add a problem, and return INVALID."""
+        """Add a problem at a node, and return INVALID."""
         self.problems.add(node.mark, path, text)
         return INVALID
 

@@ -1,4 +1,4 @@
-"""Domains: check their arguments, and compute the values of sampled keys. Domains have the names and meanings of Ray Tune.
+"""Domains, with the names and meanings of Ray Tune: check their arguments, and compute values from sampled keys.
 
 Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable name of an option. The key of a normal
 distribution is a quantile in (0, 1). The key of any other domain is the number itself.
@@ -39,14 +39,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule for the arguments of a domain of numbers.
+    """The rule for the arguments of a domain of numbers, such as `uniform`.
 
     Attributes:
-        args: Names of the arguments, in order. Arguments after the first `needed` are optional.
+        args: Names of the arguments, in order. The first `needed` of them are required, the others optional.
         needed: Number of required arguments.
-        integer: True if arguments and values are integers.
-        log: True if values are sampled in the logarithmic domain, so the bounds must be positive.
-        text: The rule as text, for messages.
+        integer: True if the arguments and the values are integers.
+        log: True if values are sampled on a logarithmic scale. The bounds must then be positive.
+        text: The rule as text for messages, such as "lower < upper".
     """
 
     args: tuple[str, ...]
@@ -87,8 +87,8 @@ class Dimension:
         q: Values are multiples of this number. None if the domain has no `q`.
         mean: Mean of `randn` and `qrandn`; None for other domains.
         sd: Standard deviation of `randn` and `qrandn`; None for other domains.
-        when: The condition. The dimension is active only if all these terms are true. () if the dimension has no condition.
-        otherwise: The value of the dimension if its condition is false; ABSENT in most cases.
+        when: Terms of the condition. The dimension is active only if all of them are true. () if the dimension has no condition.
+        otherwise: The value that takes the dimension's place if its condition is false; ABSENT in most cases.
     """
 
     name: str
@@ -109,12 +109,12 @@ class Dimension:
 
     @property
     def is_integer(self) -> bool:
-        """True if the values are integers from a range."""
+        """True for a domain of integers, such as `randint`."""
         return self.kind in RULES and RULES[self.kind].integer
 
     @property
     def is_log(self) -> bool:
-        """True if values are sampled in the logarithmic domain."""
+        """True for a domain whose values are sampled on a logarithmic scale, such as `loguniform`."""
         return self.kind in RULES and RULES[self.kind].log
 
     @property
@@ -125,14 +125,14 @@ class Dimension:
         return self.upper - 1
 
     def value(self, key: Any) -> Any:
-        """Return the value of a sampled key.
+        """Return the value that belongs to a sampled key.
 
         Args:
             key: The sampled key. For a grid or a choice, an option's key. For `randn` and `qrandn`, a number in (0, 1). For any other
                 domain, a number within the bounds.
 
         Returns:
-            The value of the option, which may contain dimensions. For a domain of numbers, an int or a float.
+            For a grid or a choice, the value of the option, which may contain dimensions. For a domain of numbers, an int or a float.
 
         Raises:
             ValueError: No option has this key.
@@ -148,7 +148,7 @@ class Dimension:
         return int(key) if self.is_integer else float(key)
 
     def option(self, key: Any) -> Option:
-        """Return the option with a key.
+        """Return the option that has a key.
 
         Raises:
             ValueError: No option has this key.
@@ -160,7 +160,7 @@ class Dimension:
 
 
 def quantile(dimension: Dimension, value: float) -> float:
-    """Return the key for a value of a normal distribution. The key is the value's quantile, clipped to `EDGES`."""
+    """Return the key of a value of `randn` or `qrandn`: the value's cumulative probability, clipped to `EDGES`."""
     assert dimension.mean is not None and dimension.sd is not None
     low, high = EDGES
     return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
@@ -188,8 +188,8 @@ def build(name: str, kind: str, args: list[Any]) -> Dimension:
 
     Args:
         name: Name of the dimension.
-        kind: The domain, a key of `RULES`.
-        args: Arguments of the domain. `argument_problems` must find no problem in them.
+        kind: Name of the domain, a key of `RULES`.
+        args: Arguments of the domain. They must be valid; see `argument_problems`.
     """
     given = dict(zip(RULES[kind].args, args, strict=False))
     if kind == "qrandint":
@@ -203,11 +203,12 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
     """Check the arguments of a domain of numbers.
 
     Args:
-        kind: A key of `RULES`.
-        args: Plain values.
+        kind: Name of the domain, a key of `RULES`.
+        args: The arguments as they are in the space file, valid or not.
 
     Yields:
-        The index of the wrong argument, or None if the problem concerns all arguments; and the rule as text, which starts with the kind.
+        A pair for each problem: the index of the wrong argument, or None if the problem concerns all arguments; and the rule as text, such
+        as "uniform needs lower < upper".
     """
     rule = RULES[kind]
     form = "[" + ", ".join(rule.args) + "]"
@@ -238,7 +239,7 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
 
 
 def _number_rule(arg: Any, integer: bool) -> str | None:
-    """Return the rule that an argument breaks, in words that can follow "must be"; None if the argument breaks no rule."""
+    """Return the rule that an argument breaks, such as "an integer", for a message with "must be"; None if it breaks no rule."""
     if isinstance(arg, bool) or not isinstance(arg, int if integer else (int, float)):
         return "an integer" if integer else "a number"
     if isinstance(arg, float):

@@ -1,4 +1,4 @@
-"""Enumerate the grid cells of a space, its shapes, and the combinations of some dimensions. Pure."""
+"""Enumerate the grid cells of a space, the shapes (workers and resources) of its trials, and the values of some dimensions. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
 
     Args:
         template: The template.
-        every: True to return all dimensions; this is needed if a dimension has a condition. False to return only grids and dimensions that
+        every: True to return all dimensions, which is needed if any of them has a condition. False to return only grids and dimensions that
             contain grids.
     """
     if not isinstance(template, Dimension):
@@ -71,15 +71,15 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 
 
 def combinations(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the filled sections for every combination of values of some dimensions.
+    """Yield the sections with values in place of the dimensions, once for each combination of the values of some dimensions.
 
-    Each other dimension has the same valid value in all combinations.
+    All other dimensions have the same values in all combinations.
 
     Args:
         sections: All sections of a space.
-        names: Names of the dimensions that take all their values. The dimensions that decide whether a named dimension is active are
-            varied too. If such a deciding dimension has a domain of numbers, it takes only enough values to make each condition true and
-            false; see `points`.
+        names: Names of the dimensions that take all their values. If other dimensions decide whether one of these is active, they take
+            several values too: a grid or a choice takes all its options, and a domain of numbers takes values that make each condition true
+            and false (see `points`).
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
@@ -116,7 +116,10 @@ def any_key(dim: Dimension) -> Any:
 
 
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
-    """Return all keys of a dimension if `whole` is true. Otherwise return enough keys to make each condition of `dims` true and false."""
+    """Return all keys of a dimension, or at least enough keys to make each condition of `dims` true and false.
+
+    The keys of a grid or a choice are always complete, and those of a domain of integers if `whole` is true.
+    """
     if dim.options:
         return [option.key for option in dim.options]
     if whole and dim.is_integer:
@@ -127,13 +130,14 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
-    """Return values of a dimension on each side of some numbers. These values cover every result of comparisons with the numbers.
+    """Return values of a dimension that together give every possible result of comparisons with some numbers.
 
-    For a continuous domain, the values lie between the numbers, because no trial samples exactly such a number.
+    For a continuous domain, these are values between the numbers, because no trial samples exactly such a number. For other domains, they
+    are the numbers and the values next to them.
 
     Args:
         dim: A dimension of numbers.
-        numbers: The numbers that conditions compare the dimension with.
+        numbers: The numbers with which conditions compare the dimension.
     """
     if dim.mean is not None and dim.sd is not None:
         spread = NormalDist(dim.mean, dim.sd)
@@ -158,7 +162,7 @@ def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: 
     Args:
         dim: A dimension with a condition.
         dims: All dimensions, by name.
-        outer: The option that contains each dimension; see `enclosing_options`.
+        outer: The option that contains a dimension, or None, by the dimension's name; see `enclosing_options`.
 
     Returns:
         The name of the other dimension. None if `dim` can be active.
@@ -177,7 +181,7 @@ def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: 
 
 
 def possible(dim: Dimension, terms: Collection[Term]) -> bool:
-    """Return whether some value of a dimension makes all terms true."""
+    """Return True if some value of a dimension makes all terms true."""
     if dim.options:
         values: list[Any] = [option.key for option in dim.options]
     else:
@@ -189,7 +193,7 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 
 
 def variants(template: Template) -> Iterator[Any]:
-    """Yield every filled value of a scaling template. Each condition is treated as true and as false, so some values may be impossible."""
+    """Yield every value of the section `scaling`. Conditions are taken as true and as false, so some values may be impossible."""
     if isinstance(template, Dimension):
         if template.when:
             yield template.otherwise
@@ -206,18 +210,20 @@ def variants(template: Template) -> Iterator[Any]:
 
 
 def _integers(dim: Dimension) -> range:
-    """Return all values of a range of integers."""
+    """Return all values of a domain of integers."""
     assert isinstance(dim.lower, int) and isinstance(dim.highest, int)
     return range(dim.lower, dim.highest + 1, int(dim.q or 1))
 
 
 def _shape(filled: Any, backend: str) -> Shape:
-    """Return the shape that a filled scaling section describes. The section may still contain ABSENT."""
+    """Return the shape that the section `scaling` describes. All its dimensions have values, which may be ABSENT."""
     return shape_of(fill(filled, any_key) if isinstance(filled, dict) else {}, backend)
 
 
 def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
-    """Return the distinct shapes of a scaling section, in the order of the file. If the section has conditions, some may be impossible.
+    """Return the distinct shapes that the section `scaling` can describe, in the order of the file.
+
+    If the section has conditions, some shapes may be impossible; `all_shapes` leaves these out.
 
     Args:
         scaling: Template of the section.

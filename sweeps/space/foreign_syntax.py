@@ -1,4 +1,4 @@
-"""Translate distributions of other tools, such as `{min: 0, max: 1}`, into our domains."""
+"""Translate distributions in the syntax of other tools, such as `{min: 0, max: 1}`, into domains of the space file."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ _CALL = re.compile(r"(?:(?:ray\.)?tune|hp|trial|(?:np|numpy)\.random)\.(\w+)\((.
 def translate_mapping(node: Node, values: str = "anything") -> str | None:
     """Return a hint that names the domain to write in place of another tool's distribution. Return None for any other mapping.
 
-    A mapping is a distribution only if other tools use all of its keys, and if the keys together define the values. `{type: adam, lr: 0.1}`
-    and `{value: 3, other: 4}` are therefore not distributions.
+    A mapping is a distribution only if all its keys occur in distributions of other tools, and if the keys together define the values.
+    `{type: adam, lr: 0.1}` and `{value: 3, other: 4}` are therefore not distributions.
 
     Args:
         node: A mapping.
-        values: "integers" or "floats" if a domain may have only these values at this place.
+        values: "integers" or "floats" if a domain may have only such values at this place. Any other text means no such restriction.
 
     >>> from sweeps.space.yaml12 import parse
     >>> translate_mapping(parse("{min: 0.1, max: 1}", ""))
@@ -91,7 +91,7 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
 
 
 def translate_call(text: str) -> str | None:
-    """Return a hint that names the domain to write in place of text that is a call of another tool. Return None for any other text.
+    """Return a hint that names the domain to write in place of a function call of another tool. Return None for any other text.
 
     >>> translate_call("tune.loguniform(1e-4, 1e-1)")
     'write {loguniform: [1e-4, 1e-1]}'
@@ -110,7 +110,7 @@ def translate_call(text: str) -> str | None:
 
 
 def _properties(named: Mapping[str, Node]) -> set[str] | None:
-    """Return the properties that the keys of a distribution imply. Return None if a value is not a word of another tool."""
+    """Return the properties of a distribution, such as {"float", "log"}. Return None if a key such as `type` has an unknown value."""
     properties: set[str] = set()
     for key, child in named.items():
         meaning = _KEYS[key]
@@ -131,7 +131,7 @@ def _properties(named: Mapping[str, Node]) -> set[str] | None:
 
 
 def _translate(named: Mapping[str, Node], words: set[str], values: str, conditional: bool) -> str | None:
-    """Return a hint that names the domain for a distribution. Return None if the keys do not define the values."""
+    """Return a hint that names the domain to write in place of a distribution. Return None if the keys do not define the values."""
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
         return "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential in the loop"
@@ -152,7 +152,7 @@ def _translate(named: Mapping[str, Node], words: set[str], values: str, conditio
 
 
 def _range(given: Mapping[str, Node], words: set[str], step: str | None, values: str) -> str | None:
-    """Return a hint that names the domain for a range of numbers. Return None if no domain has this range."""
+    """Return a hint that names the domain to write in place of a range of numbers. Return None if the range does not have two bounds."""
     pair = given.get("bounds") or (given.get("value") if "float" in words else None)
     ends = pair.value if pair is not None and pair.is_list else [given.get("lower"), given.get("upper")]
     texts = [text for text in map(_number, ends) if text is not None]

@@ -68,7 +68,10 @@ class InitialPointsParser:
         return InitialPoint(keys, values) if len(self.problems) == before else None
 
     def _walk(self, node: Node, path: str, known: dict[str, Any]) -> list[str]:
-        """Add a problem for each given dimension that is inactive. Return the names of the active dimensions without a value."""
+        """Add a problem for each inactive dimension for which the point has a value.
+
+        Return the names of the active dimensions for which the point has no value.
+        """
         missing: list[str] = []
         undecided: set[str] = set()  # dimensions that have no value in this point and may be active
         for name, dim in self.dims.items():
@@ -85,7 +88,7 @@ class InitialPointsParser:
         return missing
 
     def _values(self, node: Node, path: str) -> tuple[float, ...] | None:
-        """Parse the known results of a point, one for each objective. Return None after a problem."""
+        """Parse the known results of a point (its key `value`), one for each objective. Return None after a problem."""
         children = node.value if node.is_list and self.objectives > 1 else [node]
         values = [child.value for child in children]
         if len(values) == self.objectives and all(_is_number(value) for value in values):
@@ -101,14 +104,14 @@ def _is_number(value: Any) -> bool:
 
 
 def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
-    """Convert the value that an initial point gives for a dimension.
+    """Convert the value that an initial point gives for a dimension into the key that a sampler would suggest for it.
 
     Args:
         dim: The dimension.
         node: The value in the space file.
 
     Returns:
-        The key that a sampler would suggest for the value, and the value that conditions compare.
+        The key, and the value with which conditions (`when`) on this dimension are evaluated.
 
     Raises:
         InvalidValue: The dimension cannot have this value.

@@ -1,7 +1,7 @@
 """JSON Schema of the space file, for editors: keys, types, descriptions, domains, and the parameters of built-in trainers and steps.
 
-The schema accepts some files that `load` refuses, because a schema cannot compare two values. For example, it accepts a lower bound above
-the upper bound, and a `when` that names an unknown dimension.
+The schema accepts some files that `load` refuses, because JSON Schema cannot compare two values of a file. For example, it accepts a lower
+bound above the upper bound, and a `when` that names an unknown dimension.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _ref(name: str) -> Schema:
 
 
 def schema() -> Schema:
-    """Return the JSON Schema (2020-12) of the space file, as plain data."""
+    """Return the JSON Schema (2020-12) of the space file, as dicts and lists."""
     trainers = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
     objective = _section(section_models.Objective)
     required: Schema = {
@@ -83,20 +83,20 @@ def schema() -> Schema:
 
 
 def _parameters_apply(trainer: str) -> Schema:
-    """Return a rule for files that name a trainer: `space.params` must have the parameters of this trainer."""
+    """Return a rule (`if`, `then`) that checks `space.params` against a trainer's parameters if the file names this trainer."""
     params = {"properties": {"params": _any(_ref(f"params.{trainer}"), _ref("branch"), _NULL)}}
     return {"if": {"properties": {"trainer": {"const": trainer}}}, "then": {"properties": {"space": params}}}
 
 
 def _parameters(trainer: str, definition: TrainerDefinition) -> Schema:
-    """Return the schema of the parameters of a trainer, from its `TRAINER` literal."""
+    """Return the schema of a built-in trainer's parameters, as the dict `TRAINER` in the trainer's module describes them."""
     properties = {name: _parameter(fragment) for name, fragment in definition.parameters.items()}
     description = f"Parameters of the trainer {trainer}."
     return _object(properties, description=description, additionalProperties=definition.additional_parameters)
 
 
 def _parameter(fragment: Fragment) -> Schema:
-    """Return the schema of a parameter: a constant that the fragment allows, null, or a domain."""
+    """Return the schema of a parameter in a space file: a constant that `fragment` allows, null, or a domain."""
     outside = {key: fragment[key] for key in ("default", "description") if fragment.get(key) is not None}
     inside = {key: value for key, value in fragment.items() if key not in ("default", "description")}
     if not inside:
@@ -130,7 +130,7 @@ def _section(model: type) -> Schema:
 
 
 def model_properties(model: type) -> dict[str, Schema]:
-    """Return the schema of each option of a plug-in's class."""
+    """Return the JSON Schema of each option of a plug-in, by name. The options are the fields of the dataclass `model`."""
     properties: dict[str, Schema] = _section(model)["properties"]
     return properties
 
@@ -145,7 +145,7 @@ def _trackers() -> Schema:
 
 
 def _search() -> Schema:
-    """Return the schema of `search`. Names of options are checked only for built-in algorithms."""
+    """Return the schema of `search`. The names of its options are checked only if the algorithm is built in."""
     section = _section(section_models.Search)
     described = {key: value for key, value in section["properties"]["algorithm"].items() if key not in ("type", "minLength")}
     section["properties"]["algorithm"] = _any({"enum": [AUTO, *registry.names("sampler")]}, _REFERENCE, **described)

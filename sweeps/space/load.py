@@ -42,14 +42,14 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
     """Read and validate a space file.
 
     Args:
-        path: The file. Problems name the file by this path.
+        path: The file. Messages about problems show this path.
         overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before the file is checked.
         base: Folder at which relative paths start, and in which the user's modules are searched. The default is the file's folder.
-        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that are newer
-            than the sweep are then skipped. None for a new sweep.
+        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that later
+            versions of sweeps added are then not checked. None for a new sweep.
 
     Raises:
-        InputError: The file or an override is invalid. The error has all problems that were found, ordered by place.
+        InputError: The file or an override is invalid. The error has all problems that were found, in the order of the file.
     """
     overrides = tuple(overrides)
     source = str(path)
@@ -72,7 +72,10 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
 
 
 def _override(root: Node | None, override: str, problems: Problems) -> Node | None:
-    """Apply one `--set` override to the tree, and return the new tree. If `root` is None, only check the override, and return None."""
+    """Apply one `--set` override to the tree of nodes, and return the new tree.
+
+    If `root` is None, because the file has no valid tree, check only the form of the override, and return None.
+    """
     shown = " ".join(override.split())
     mark = Mark("--set " + (shown if len(shown) <= 60 else shown[:59] + "…"))
     key, equals, text = override.partition("=")
@@ -96,10 +99,12 @@ def _override(root: Node | None, override: str, problems: Problems) -> Node | No
 
 
 def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> Node:
-    """Return a copy of the tree with `value` at a path. The nodes on the path are copied, because aliases share nodes.
+    """Return a copy of the tree in which `value` is at the path `parts`.
+
+    The nodes on the path are copied, because a YAML alias puts the same node at several places.
 
     Raises:
-        LookupError: The tree has no such path. The message says why.
+        LookupError: The path leads through a value that has no such key or index. The message says which.
     """
     if depth == len(parts):
         return value
@@ -125,9 +130,9 @@ class _Loader:
     """Validator of one space file. Its methods add problems, and return None in place of an invalid value.
 
     Args:
-        file: The file.
+        file: The parsed file, with the overrides.
         folder: Folder at which relative paths start.
-        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`.
+        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. None for a new sweep.
     """
 
     def __init__(self, file: SpaceFile, folder: Path, algorithm: str | None):
@@ -140,10 +145,10 @@ class _Loader:
         self.search = SearchSections(file, self.roots)
 
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
-        """Validate the tree and return the space.
+        """Validate the whole file and return the space.
 
         Args:
-            path: The file.
+            path: Absolute path of the file.
             text: Text of the file, before the overrides.
             overrides: The overrides, which were already applied to the tree.
 
@@ -195,13 +200,13 @@ class _Loader:
                 self.problems.add(root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
 
     def _check_space_is_given(self, tuned_data: bool) -> None:
-        """Add a problem if the file neither tunes anything nor gives parameters."""
+        """Add a problem if the section `space` is absent or empty and no key of `data` is tuned."""
         if self.file.node("space").value in (None, {}) and not tuned_data and not self.started:
             text = "is required; give the loop's parameters and their domains, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
             self.file.wrong("space", text)
 
     def _sections(self, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
-        """Parse the section `space`, and return it with the tuned keys of `data`."""
+        """Parse the section `space`. Return the templates of its sections, and those of the tuned keys of `data` under the name `data`."""
         sections = self.parser.space(self.file.node("space"))
         if data is not None and not data.given and any(isinstance(part, Step) for part in walk(sections.get("preprocessor"))):
             text = "needs `data`, which the file does not have; add `data`, or remove this key"
@@ -212,14 +217,14 @@ class _Loader:
         return sections
 
     def _finish_search(self, sections: dict[str, Template], cells: int) -> str:
-        """Complete the keys of the search sections that depend on the dimensions.
+        """Complete the values that depend on the dimensions: initial points, `limits.max_trials`, the population and the algorithm.
 
         Args:
             sections: The parsed sections of the space.
             cells: Number of grid cells.
 
         Returns:
-            The reason for the algorithm that `auto` chose. "" if the file names an algorithm.
+            The reason for the algorithm that was chosen for `search.algorithm: auto`. "" if the file names an algorithm.
         """
         self._add_initial_points(sections)
         search, dims = self.search, self.parser.dimensions
@@ -254,7 +259,7 @@ class _Loader:
         )
 
     def _add_initial_points(self, sections: dict[str, Template]) -> None:
-        """Parse the initial points. Add a problem if more points must be run than `limits.max_trials` allows."""
+        """Parse the initial points. Add a problem if `limits.max_trials` is less than the number of points without a known result."""
         search = self.search
         if search.search is None or not search.search.initial_points:
             return
@@ -267,7 +272,10 @@ class _Loader:
             self.file.wrong("search.initial_points", text)
 
     def _name(self, path: Path) -> str:
-        """Return the sweep's name, with which the name of the sweep's folder starts. By default, this is the name of the space file."""
+        """Return the sweep's name: the key `name`, or else the name of the space file without its extension.
+
+        The name of the sweep's folder starts with this name.
+        """
         node = self.file.node("name")
         if node.value is None:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
@@ -281,9 +289,9 @@ class _Loader:
         return str(node.value)
 
     def _data(self) -> tuple[DataSpec | None, dict[str, Template]]:
-        """Return the data, and the templates of its tuned keys.
+        """Parse the section `data`; see `DataSection.read`.
 
-        `data` may be absent if the trainer is a mapping, because a user's loop may read its own data.
+        The section may be absent if `trainer` is a mapping, because a user's training loop may read its own data.
         """
         if "data" not in self.file.root.value and self.file.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
@@ -308,7 +316,7 @@ class _Loader:
             )
 
     def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
-        """Enumerate the cells, and check the numbers of cells, shapes, data variants and trials."""
+        """Return the grid cells. Add a problem if there are too many cells, shapes or data variants, or too few trials for the cells."""
         cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
         if len(cells) > MAX_CELLS:
             self.file.wrong("space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices")
@@ -336,7 +344,7 @@ class _Loader:
 
 
 def _more_than(count: int, items: Iterable[Any]) -> bool:
-    """Return whether there are more than `count` items."""
+    """Return True if there are more than `count` items."""
     return sum(1 for _ in itertools.islice(items, count + 1)) > count
 
 

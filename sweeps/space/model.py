@@ -40,15 +40,16 @@ class Space:
 
     Attributes:
         name: Name of the sweep, of letters, digits, `.`, `_` and `-`.
-        path: The file, absolute.
+        path: Absolute path of the file.
         text: Text of the file, without the overrides.
         overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
-        trainer: The trainer.
-        data: The data. Here, a tuned `train` has its first source, a tuned `drop` is empty, and a tuned `rows` is 1; see `variant`.
+        trainer: The built-in trainer or the user's training loop, and its backend.
+        data: The section `data`. A tuned `train` is replaced by its first source, a tuned `drop` by (), and a tuned `rows` by 1; see
+            `variant`.
         objectives: The objectives, at least one.
         constraints: Bounds on metrics. A trial is feasible if it satisfies all of these bounds.
         search: The sampler and its options.
-        scheduler: The scheduler.
+        scheduler: The scheduler and its options.
         repeats: Number of times that each configuration is trained.
         limits: Budget of the sweep.
         checkpoints: The checkpoints that ended trials keep.
@@ -59,12 +60,12 @@ class Space:
             grid inside an option of another grid is only in cells with that option. A grid inside an option of a choice is in every cell,
             because the choice is not sampled yet. A grid with a condition is only in cells for which the condition is true.
         shapes: Every distinct shape that a trial can have.
-        places: Maps the dotted path of every value to its place in the file; see `place`.
-        algorithm_reason: Reason why sweeps chose the search algorithm; "" if the file names the algorithm.
+        places: Place of every value in the file, such as `space.yaml:4:3`, by the value's dotted path; see `place`.
+        algorithm_reason: Reason for the algorithm that was chosen for `search.algorithm: auto`; "" if the file names the algorithm.
         trackers: Trackers that record the sweep.
         runtime_env: Environment of the worker processes.
         trainer_definition: Definition of the trainer, from the trainer's module.
-        notes: Messages about deprecated constants in the trainer's module, which the user should replace.
+        notes: Messages about deprecated constants in the trainer's module. The user should replace these constants.
     """
 
     name: str
@@ -93,7 +94,7 @@ class Space:
 
     @property
     def has_mlflow(self) -> bool:
-        """True if MLflow records the sweep."""
+        """True if MLflow is one of the sweep's trackers."""
         return any(tracker.name == "mlflow" for tracker in self.trackers)
 
     def public(self, text: str) -> str:
@@ -179,9 +180,9 @@ def user_references(space: Space) -> list[str]:
 
 
 def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
-    """Return the preprocessing fits that are known before anything is sampled, because they depend only on constants and grids.
+    """Return the preprocessing chains that depend only on constants and grids. They can be fitted before any trial is sampled.
 
-    Each fit is a pair: the values of the tuned keys of `data`, and a preprocessing chain. The pairs are distinct.
+    The list has distinct pairs: the values of the tuned keys of `data`, and a preprocessing chain to fit on these data.
     """
 
     class Unknown(Exception):

@@ -42,10 +42,10 @@ class Node:
     """A value of the file, with its place.
 
     Attributes:
-        value: None, bool, int, float or str; a list of nodes; or a mapping of plain keys to nodes.
+        value: None, bool, int, float or str; a list of nodes; or a dict whose values are nodes and whose keys are plain values.
         mark: Place where the value begins.
-        keys: Place of each key of a mapping.
-        raw: Text of a scalar. A quoted scalar is in single quotes here. "" for lists and mappings.
+        keys: Place of each key, if the value is a mapping; else {}.
+        raw: Text of a scalar. If the file has quotes around the scalar, this text has single quotes. "" for lists and mappings.
     """
 
     value: Any
@@ -64,7 +64,7 @@ class Node:
         return isinstance(self.value, list)
 
     def plain(self) -> Any:
-        """Return the value without places: scalars, lists and dicts."""
+        """Return the value without places, built from scalars, lists and dicts."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -72,13 +72,13 @@ class Node:
         return self.value
 
     def show(self, limit: int = 60) -> str:
-        """Return the value as written, on one line of at most `limit` characters."""
+        """Return the value as it is written in the file, but on one line and cut to `limit` characters."""
         text = "".join(self._pieces())
         text = " ".join(text.split()) if "\n" in text else text
         return text if len(text) <= limit else text[: limit - 1] + "…"
 
     def _pieces(self) -> Iterator[str]:
-        """Yield the text of the value in flow style, piece by piece."""
+        """Yield the text of the value in YAML's flow style, such as `{a: [1, 2]}`, piece by piece."""
         if isinstance(self.value, dict):
             yield "{"
             for i, (key, node) in enumerate(self.value.items()):
@@ -103,8 +103,8 @@ _OLD_BOOLEANS = {**dict.fromkeys(("yes", "y", "on"), "true"), **dict.fromkeys(("
 def scalar_hint(text: Any, boolean: bool = False) -> str:
     """Return a hint for text that the user probably meant as a number or a boolean.
 
-    Such text is in quotes, or has a form that only YAML 1.1 reads as a number or a boolean. The hint continues an error message. For any
-    other value, the hint is "".
+    The file has such text in quotes, or in a form that only YAML 1.1 reads as a number or a boolean. The hint is appended to an error
+    message. For any other value, the hint is "".
 
     Args:
         text: The value in the space file.
@@ -128,10 +128,10 @@ def scalar_hint(text: Any, boolean: bool = False) -> str:
 
 
 def places(root: Node, source: str) -> dict[str, str]:
-    """Return a dict that maps the dotted path of every value to its place, `file:line:column`. The path of a list item has its index.
+    """Return the place of every value of a file as `file:line:column`, by the value's dotted path, such as `search.initial_points.0`.
 
-    Paths leave out `space.`, as in problems and in the names of dimensions. A section under `space:` is also listed with this prefix.
-    The place of a mapping is the place of its key. Any other value has the place where the value begins. The path "" stands for the
+    Paths leave out `space.`, as the names of dimensions do. The sections under `space:` are listed with this prefix, too. The place of a
+    mapping is the place of its key, if it has one. Any other value has the place where the value begins. The path "" stands for the
     beginning of the file.
     """
     by_path = {"": str(Mark(source, 1, 1))}
@@ -152,7 +152,7 @@ def places(root: Node, source: str) -> dict[str, str]:
 
 
 def scalar(text: str) -> bool | int | float | str | None:
-    """Return the value of a plain scalar in the core schema of YAML 1.2.
+    """Return the value that the core schema of YAML 1.2 gives a plain scalar (one without quotes).
 
     Raises:
         ValueError: The number is too large for a Python int or float.

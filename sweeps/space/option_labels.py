@@ -15,7 +15,7 @@ LIMIT = 60
 
 
 def canonical(template: Template) -> Any:
-    """Return a hashable value that identifies a template. Equal templates get equal values. 1 equals 1.0, but `true` differs from 1."""
+    """Return a hashable value that is equal for equal templates only. 1 and 1.0 are equal templates, but `true` and 1 are not."""
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
         return ("dimension", template.kind, tuple(canonical(option.value) for option in template.options), numbers, template.when)
@@ -39,9 +39,9 @@ def option_keys(values: list[Template]) -> list[Key]:
 
     - The key of a scalar is the scalar itself. Infinities and NaN become text. A scalar that Python considers equal to an earlier option,
       such as `1` after `true`, becomes text too.
-    - The key of a chain is the names of its steps. If several chains have the same step names, their keys also show the arguments that
-      differ.
-    - The key of a list or a mapping is its shortened text.
+    - The key of a chain is the names of its steps, joined by `+`. If several chains have the same step names, their keys also show the
+      arguments that differ.
+    - The key of a list or a mapping is its YAML text, shortened.
     """
     chains = [_chain_key(value) if isinstance(value, Chain) else None for value in values]
     counts = Counter(label for label in chains if label is not None)
@@ -100,7 +100,7 @@ def _chain_key(chain: Chain, same_names: list[Chain] | None = None) -> str:
 
 
 def say(value: Template) -> str:
-    """Return a template as short YAML text. Each dimension is shown as its kind."""
+    """Return a template as YAML text on one line. A dimension is shown as its kind, such as `uniform`."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""Checks of values and domains in a space file against the JSON Schema fragments of parameters."""
+"""Check the values and domains that a space file gives for parameters against the parameters' JSON Schemas."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
     """Check a parameter's value, or every value that its domain can produce.
 
     Args:
-        fragment: The parameter's fragment.
+        fragment: JSON Schema of the parameter.
         node: The value in the space file: a constant or a domain.
 
     Yields:
-        The node that breaks the fragment, and the message.
+        For each problem, the node that the JSON Schema does not allow, and the message.
     """
     kind = _domain_of(node)
     if kind is None and node.is_map and "when" in node.value:
@@ -57,18 +57,18 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
 
 
 def to_try_each(node: Node) -> str:
-    """Return the hint for a list that was written in place of one value. Return "" if the node is not a list, or is empty."""
+    """Return a hint that suggests a `choice`, for a list in place of a single value. Return "" if the node is no list or an empty one."""
     return f"; to try each value, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
 
 
 def _domain_of(node: Node) -> str | None:
-    """Return the kind of domain of a node. Return None for a constant."""
+    """Return the kind of domain that a node is, such as "uniform". Return None if the node is a constant."""
     names = [key for key in node.value if key != "when"] if node.is_map else []
     return names[0] if len(names) == 1 and names[0] in DOMAINS else None
 
 
 def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
-    """Return the rule of a parameter if a domain of numbers has values that break the rule; None if the parameter allows the domain."""
+    """Return the rule for a parameter, such as "must be at least 0", if a domain of numbers has values that break it; otherwise None."""
     names = types_of(fragment)
     rule = f"must be {rule_of(fragment)}"
     if "enum" in fragment:

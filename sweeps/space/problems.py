@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Problems:
-    """The problems of one space file, which are reported together."""
+    """The problems that were found in one space file, so that they are reported together."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int, str, str], Problem] = {}  # the key removes repetitions and sorts by place
@@ -32,7 +32,7 @@ class Problems:
         Args:
             mark: Place in the file.
             key: Dotted key of the value with the problem. "" for a problem of the whole file or of an override.
-            text: The value, the rule, and the next thing to try.
+            text: The message: the value, the rule, and the next thing to try.
         """
         line = " ".join(f"{key}: {text}".split()) if key else " ".join(text.split())
         # overrides have no line; their problems are sorted after the problems of the file
@@ -53,10 +53,10 @@ class Problems:
 
 @dataclasses.dataclass(frozen=True)
 class SpaceFile:
-    """The tree of a space file with its problems.
+    """A parsed space file and the problems that were found in it.
 
     Attributes:
-        root: The root node.
+        root: Root of the tree of nodes.
         source: The file as the user named it.
         problems: Collects the problems.
     """
@@ -70,15 +70,16 @@ class SpaceFile:
         return self.root.keys.get(section, Mark(self.source, 1, 1))
 
     def node(self, section: str) -> Node:
-        """Return the node of a section. An absent section is a null node."""
+        """Return the node of a section. For an absent section, return a node with the value None."""
         return self.root.value.get(section) or Node(None, self.at(section))
 
     def wrong(self, path: str, text: str) -> None:
         """Add a problem.
 
         Args:
-            path: A section, or the dotted path of a value in it. If the value is absent, the problem is at the section's key.
-            text: The value, the rule, and the next thing to try.
+            path: A section, or the dotted path of a value in a section. If the file does not have this value, the message shows the place
+                of the section's key.
+            text: The message: the value, the rule, and the next thing to try.
         """
         section, *parts = path.split(".")
         mark, node = self.at(section), self.node(section)
@@ -99,7 +100,7 @@ def adapter(model: type) -> TypeAdapter[Any]:
 
 @functools.cache
 def fragments(model: type) -> Mapping[str, Fragment]:
-    """Return the JSON Schema fragment of each field of a dataclass. The type null is left out, because null stands for an absent key."""
+    """Return the JSON Schema of each field of a dataclass, by name. The type null is left out, because null stands for an absent key."""
     by_name: dict[str, Fragment] = {}
     for name, fragment in adapter(model).json_schema().get("properties", {}).items():
         forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
@@ -109,13 +110,13 @@ def fragments(model: type) -> Mapping[str, Fragment]:
 
 
 def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
-    """Validate a section, and return an instance of its dataclass. Return None after a problem.
+    """Validate a section, and return an instance of its dataclass. Return None if the section has a problem.
 
     Args:
         model: The dataclass of the section.
         node: The section. A null section is treated as an empty mapping, and a known key with the value null is treated as absent.
         path: Dotted key of the section.
-        at: Place of the section's key, where missing keys are reported.
+        at: Place of the section's key. Problems with missing keys get this place.
         problems: Collects the problems.
     """
     names = [f.name for f in dataclasses.fields(model)]  # type: ignore[arg-type]
@@ -168,7 +169,8 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
     """Return the message about a word that is not one of the valid words.
 
     Args:
-        place: A key of `synonyms.SUGGESTIONS`.
+        place: Dotted key of the word, such as `objective.goal`. Names in other tools are looked up for this key in
+            `synonyms.SUGGESTIONS`.
         node: The word in the space file.
         valid: The valid words.
     """
@@ -178,7 +180,7 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
 
 
 def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
-    """Add a problem for every domain in a node whose values cannot be tuned.
+    """Add a problem for every domain in a part of the space file that cannot be tuned, such as the section `limits`.
 
     Args:
         node: The section, or a value in it.

@@ -1,6 +1,6 @@
 """Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets.
 
-The first rung of each bracket is one rung later than the first rung of the bracket before.
+Bracket 0 has all rungs of ASHA. Each further bracket leaves out one more of the first rungs.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Hyperband(Asha):
         return random.Random(f"{seed}/{trial}/bracket").choices(range(len(odds)), odds)[0]
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the number of brackets with at least one trial, because the first trial of each bracket passes all rungs.
+        """Return how many trials run to their end at least: one for each bracket that has a trial.
 
-        Return `trials` if there are no rungs.
+        The first trial of a bracket passes all rungs. If there are no rungs, all trials run to their end.
         """
         return len(self._sizes(trials, seed)) if self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible total number of steps of all trials.
 
-        In each bracket, one trial passes all rungs, and all other trials stop at the first rung.
+        In this case, one trial of each bracket passes all rungs, and all other trials stop at the bracket's first rung.
         """
         if not self.rungs():
             return trials * self.max_t

@@ -17,9 +17,9 @@ from sweeps.space.section_models import AtLeast1
 
 @dataclass(frozen=True)
 class Median(Scheduler):
-    """Stop a trial if its best value so far is worse than the median of the other trials.
+    """Stop a trial at a step if its best value so far is worse than the median of the other trials' means.
 
-    The median is taken over the means of the other trials. The mean of a trial is the mean of its values up to the same step.
+    The mean of a trial is the mean of all values that it reported up to this step.
     """
 
     stops: ClassVar[bool] = True
@@ -29,14 +29,15 @@ class Median(Scheduler):
     min_trials: Annotated[AtLeast1, Field(description="number of other trials that must reach a step before a trial can stop there")] = 5
 
     def rungs(self, bracket: int = 0) -> range:
-        """Return every step from the grace period on."""
+        """Return every step from `grace_period` on, but before `max_t`."""
         return range(self.grace_period, self.max_t or sys.maxsize)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Continue if the trial's best value is not worse than the median of the other trials' means. Otherwise stop.
+        """Stop the trial if its best value so far is worse than the median of the other trials' means. Otherwise continue.
 
-        A mean of NaN is replaced by the worst possible value. A trial is stopped if it has no value at this step, or only NaN values so
-        far. But every trial continues if fewer than `min_trials` other trials have a value at the step.
+        If fewer than `min_trials` other trials have a value at this step, the trial continues in any case. Otherwise, a trial is also
+        stopped if it has no value at this step, or if all its values so far are NaN. If the mean of another trial is NaN, it counts as the
+        worst possible value.
         """
         own = view.trials[trial]
         others = [t for t in view.at_rung(rung) if t is not own]
@@ -51,8 +52,8 @@ class Median(Scheduler):
         return STOP if (best > median if view.minimize else best < median) else CONTINUE
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return `min_trials`, at most `trials`. The first trials always continue, because too few other trials have a value.
+        """Return how many trials run to their end at least: the first `min_trials` trials, or all if there are fewer trials or no rungs.
 
-        Return `trials` if there are no rungs.
+        The first trials continue at every step, because fewer than `min_trials` other trials have a value there.
         """
         return min(trials, self.min_trials) if self.rungs() else trials

@@ -19,9 +19,9 @@ class NoScheduler(Scheduler):
     max_t: Annotated[AtLeast1 | None, Field(description="the step at which a trial ends")] = None
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
-        """Return no rungs."""
+        """Return (), because no trial waits for a decision."""
         return ()
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Let the trial continue."""
+        """Return CONTINUE."""
         return CONTINUE

@@ -1,7 +1,9 @@
-"""Population Based Training (Jaderberg et al., 2017): the worst trials continue from checkpoints of the best trials, with other parameters.
+"""Population Based Training (Jaderberg et al., 2017): the worst trials continue from checkpoints of the best trials.
 
-The scheduler is asynchronous, as in Ray Tune. A trial that reaches a perturbation step is compared only with the trials that have already
-reached this step. Each grid cell has its own population, because a checkpoint cannot be used with another preprocessor.
+A trial that continues from the checkpoint of another trial, the donor, gets a perturbed copy of the donor's parameters. The scheduler is
+asynchronous, as in Ray Tune: a trial that reaches a perturbation step is compared only with the trials that have already reached this step.
+A checkpoint can be used only by trials with the same preprocessor, the same data and the same grid values (except grids of `scaling`). Such
+trials form a population.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from sweeps.space.section_models import AtLeast1, AtLeast2, Number
 
 @dataclass(frozen=True)
 class Pbt(Scheduler):
-    """At every perturbation step, let the worst trials continue from checkpoints of the best trials, with perturbed parameters."""
+    """At every perturbation step, let the worst trials continue from the checkpoints of the best trials, with perturbed parameters."""
 
     perturbs: ClassVar[bool] = True
     needs_checkpoint: ClassVar[bool] = True
@@ -39,16 +41,23 @@ class Pbt(Scheduler):
     population: Annotated[AtLeast2 | None, Field(description="number of trials; equal to limits.max_trials")] = None
 
     def rungs(self, bracket: int = 0) -> range:
-        """Return the perturbation steps."""
+        """Return the perturbation steps: the multiples of `perturbation_interval` below `max_t`."""
         return range(self.perturbation_interval, self.max_t or sys.maxsize, self.perturbation_interval)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Return EXPLOIT with a better trial as donor if the trial is among the worst of its population. Otherwise, return CONTINUE."""
+        """Return EXPLOIT with a donor if the trial is among the worst of its population at this step. Otherwise, return CONTINUE.
+
+        The donor is drawn at random from the best trials of the population that are running and have a checkpoint to continue from. If no
+        trial is such a donor, CONTINUE is returned too.
+        """
         donor, _ = self._choose(view, trial, rung)
         return CONTINUE if donor is None else Decision(Action.EXPLOIT, donor)
 
     def explorer(self, view: StudyView, trial: int, rung: int) -> Explore:
-        """Return the function that perturbs the donor's parameters. The function continues the random sequence that chose the donor."""
+        """Return the function that perturbs the donor's parameters.
+
+        The function uses the same random number generator as the choice of the donor, in the state that the choice left.
+        """
         _, rng = self._choose(view, trial, rung)
         return functools.partial(perturbation.explore, resample=self.resample_probability, rng=rng)
 
@@ -59,6 +68,6 @@ class Pbt(Scheduler):
         return perturbation.choose_donor(trial, members, view.minimize, self.quantile_fraction, rng), rng
 
     def _can_donate(self, trial: TrialView, rung: int) -> bool:
-        """Return True if a trial runs, has a checkpoint at or after this rung, and has steps left after the checkpoint."""
+        """Return True if a trial is running and its latest checkpoint is from step `rung` or later, but from before `max_t`."""
         step = trial.checkpoint_step
         return trial.running and step is not None and step >= rung and (self.max_t is None or step < self.max_t)

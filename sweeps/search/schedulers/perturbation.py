@@ -1,6 +1,7 @@
-"""Decisions of Population Based Training: which member to exploit, and how to perturb its parameters. Pure functions, no I/O.
+"""Decisions of Population Based Training: choose the donor of a trial, and perturb the donor's parameters. Pure functions, no I/O.
 
-A member is a trial of the population. All random numbers depend only on the sweep's seed, the member's number and the perturbation step.
+The members of a population are its trials. A donor is the member from whose checkpoint another member continues. All random numbers depend
+only on the sweep's seed, the member's number and the perturbation step.
 """
 
 from __future__ import annotations
@@ -39,23 +40,26 @@ def rng_of(seed: int, number: int, step: int) -> random.Random:
 
     Args:
         seed: Seed of the sweep.
-        number: Number of the member.
-        step: The perturbation step.
+        number: The member's trial number.
+        step: Step at which the member may be perturbed.
     """
     return random.Random(f"{seed}/{number}/{step}/pbt")
 
 
 def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: float, rng: random.Random) -> int | None:
-    """Return the number of the member to exploit; None if the member continues unchanged.
+    """Choose the donor from whose checkpoint the member `own` continues.
 
     Args:
         own: Number of the member that has reached the perturbation step.
         members: All members that have reached the step, including the member `own`, in any order. NaN is the worst value. Members with
             equal values are ranked by number.
         minimize: True if smaller values are better.
-        fraction: Fraction of the members that exploit, and also the fraction that can be exploited. The resulting number of members is
-            rounded up, but is at most half of all members.
+        fraction: The worst members, this fraction of all, continue from a donor. The best members, the same fraction of all, can be
+            donors. The number of members in each group is rounded up, but is at most half of all members.
         rng: Generator that `rng_of` returned.
+
+    Returns:
+        The donor's number. None if `own` continues unchanged, because it is not among the worst or no better member can be a donor.
     """
 
     def badness(m: Member) -> float:
@@ -71,21 +75,21 @@ def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: 
 
 
 def is_perturbed(dimension: Dimension) -> bool:
-    """Return True if perturbations change a dimension. Perturbations change the dimensions of `params` that are not grids."""
+    """Return True if perturbations change a dimension: it belongs to `params` and is not a grid."""
     return dimension.name.startswith("params.") and not dimension.is_grid
 
 
 def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random) -> Any:
     """Return a new key of a dimension: either a perturbation of the donor's key or a random key.
 
-    A numeric value is multiplied by 0.8 or 1.2 and clipped to the bounds of the dimension. An integer or a number with a step moves by at
-    least one step, unless the bounds prevent this. An option is replaced by the next or the previous option. The returned key belongs to
-    the new value; `Dimension.value` converts a key to a value.
+    To perturb a number, its value is multiplied by 0.8 or 1.2 and clipped to the bounds of the dimension. An integer changes by at least 1,
+    and a multiple of `q` by at least `q`, unless the bounds prevent this. To perturb an option, it is replaced by the next or the previous
+    option. `Dimension.value` converts the returned key to the new value.
 
     Args:
-        dimension: A sampled dimension.
+        dimension: A dimension that is not a grid.
         key: The donor's key; None if the dimension is not active for the donor. In this case, the new key is random.
-        resample: Probability of a random key.
+        resample: Probability that the new key is random although the donor has a key.
         rng: Generator that `rng_of` returned.
     """
     anew = rng.random() < resample
@@ -106,12 +110,7 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
 
 
 def draw_key(dimension: Dimension, rng: random.Random) -> Any:
-    """Draw a random key from the domain of a dimension.
-
-    Args:
-        dimension: The dimension.
-        rng: Random number generator.
-    """
+    """Draw a random key from the domain of a dimension."""
     if dimension.options:
         return rng.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:
@@ -129,7 +128,7 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Any:
 
 
 def _key(dimension: Dimension, value: Any) -> Any:
-    """Clip a value to the bounds of a dimension, and return its key."""
+    """Clip a value to the bounds of a dimension, and return the key of the clipped value."""
     if dimension.mean is not None:
         return quantile(dimension, value)
     assert dimension.lower is not None and dimension.highest is not None

@@ -1,4 +1,4 @@
-"""View of the study for schedulers: curves, brackets, paused trials and costs."""
+"""Facts about the trials that schedulers use for their decisions: values, brackets, pauses, wall times and checkpoints."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ class TrialView:
 
     Attributes:
         number: Number of the trial.
-        bracket: Bracket of the trial. Schedulers compare only trials of the same bracket.
-        values: Reported values of the leading metric, by step, in the order of the steps.
+        bracket: Number of the trial's bracket. Schedulers compare only trials of the same bracket.
+        values: Reported values by step, in the order of the steps. The metric is that of the first objective, unless this is a cost; see
+            `sweeps.study.objectives`.
         running: True until the trial has ended. A paused trial has not ended.
         paused_at: Rung at which the trial is paused; None if the trial is not paused.
         seconds: Wall time that the trial has used.
-        checkpoint_step: Step of the latest checkpoint of a running trial; None if there is no checkpoint. Set only if the scheduler
-            perturbs trials.
-        population: Name of the trial's population. Trials of the same population can exchange checkpoints. Set only if the scheduler
-            perturbs trials.
+        checkpoint_step: Step of the latest checkpoint of a running trial. None if the trial has no checkpoint, or if the scheduler does not
+            perturb trials.
+        population: Text that identifies the trial's population. Trials of the same population can use each other's checkpoints. "" if the
+            scheduler does not perturb trials.
     """
 
     number: int
@@ -40,7 +41,7 @@ class TrialView:
         """Return the mean of all values up to a step; NaN if one of these values is NaN.
 
         Args:
-            step: A step at which the trial reported.
+            step: A step at which the trial reported a value.
         """
         if step not in self._means:
             for at, value in itertools.islice(self.values.items(), len(self._means), None):
@@ -49,7 +50,7 @@ class TrialView:
         return self._means[step]
 
     def best_until(self, step: int, minimize: bool) -> float:
-        """Return the best value up to a step. NaN values are ignored. Return NaN if there is no other value up to this step.
+        """Return the best value up to a step; NaN values do not count. Return NaN if there is no other value.
 
         Args:
             step: The last step to consider.
@@ -79,17 +80,17 @@ class StudyView:
 
     @property
     def curves(self) -> Mapping[int, Mapping[int, float]]:
-        """Reported values of each trial by step, by trial number."""
+        """Reported values of each trial: `{trial number: {step: value}}`."""
         return {number: trial.values for number, trial in self.trials.items()}
 
     @property
     def brackets(self) -> Mapping[int, int]:
-        """Bracket of each trial, by trial number."""
+        """Number of each trial's bracket, by trial number."""
         return {number: trial.bracket for number, trial in self.trials.items()}
 
     @property
     def paused(self) -> Mapping[int, int]:
-        """Rung of each paused trial, by trial number."""
+        """Rung at which each paused trial waits, by trial number."""
         return {number: trial.paused_at for number, trial in self.trials.items() if trial.paused_at is not None}
 
     @property
