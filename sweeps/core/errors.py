@@ -7,7 +7,7 @@ SweepsError                 base class; `sweeps` prints these errors without a t
 │       └── UntrustedFile   a file would run code when it is loaded, and this user did not write it
 ├── SweepFailed             the sweep ran, and no trial has a value (exit 1)
 ├── SweepLocked             another process is running this sweep (exit 1)
-├── BundleError             a bundle cannot be written or read, or predicts differently than in training (exit 1)
+├── BundleError             a bundle cannot be written or read, or its predictions differ from those in training (exit 1)
 └── Interrupted             the user pressed Ctrl-C (exit 130)
 """
 
@@ -75,7 +75,7 @@ class SweepLocked(SweepsError):
 
 
 class BundleError(SweepsError):
-    """A bundle cannot be written or read, or predicts differently than the model did in training."""
+    """A bundle cannot be written or read, or its predictions differ from the model's predictions in training."""
 
 
 class Interrupted(SweepsError):

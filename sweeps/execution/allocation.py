@@ -266,7 +266,7 @@ class _Offer:
         node: Id of the node.
         idle: Idle workers that have the right resources, the preferred ones first.
         new: Number of workers that can start now.
-        most: Number of additional workers that may be busy on this node. This is an upper limit on the number of ranks.
+        most: Number of idle or new workers that may become busy on this node now. The node cannot run more ranks of the request.
     """
 
     node: str
@@ -314,7 +314,10 @@ def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
-    """Return the resources of a node that a new worker can hold. With parked CPUs, fits use spare CPUs of Ray, which are not counted."""
+    """Return the resources of a node that a new worker can hold. If `cluster.parked` is not None, fits run on Ray's spare CPUs.
+
+    The CPUs of fits are then not subtracted.
+    """
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
@@ -323,7 +326,7 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
 
 
 def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
-    """Return whether a worker has exactly these resources. With `larger`, a larger fraction of a GPU is allowed."""
+    """Return whether a worker holds exactly the resources `need`. With `larger`, it may hold a larger fraction of a GPU."""
     has = dict(worker.resources)
     if larger and 0 < need.get("GPU", 0.0) <= has.get("GPU", 0.0) <= 1:
         return {**has, "GPU": 0.0} == {**need, "GPU": 0.0}

@@ -110,7 +110,9 @@ class WorkerGroup(BaseWorkerGroup):
 
 
 class OwnProcess(WorkerGroup):
-    """Worker group of a gang of one. Functions are called in this process, because the backend blocks the worker's main thread.
+    """Worker group of a gang of one. Functions are called directly.
+
+    A call to the actor would wait for the worker's main thread, which the backend blocks.
 
     Args:
         resources: Name and amount of each resource of the worker.
@@ -125,7 +127,7 @@ class OwnProcess(WorkerGroup):
 
 
 class Membership:
-    """Membership of this process in a gang, until `leave`.
+    """Membership of this process in a gang. It ends when `leave` is called.
 
     Args:
         ranks: Place of this process in the gang.

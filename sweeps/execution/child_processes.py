@@ -16,10 +16,10 @@ HELPERS = ("resource_tracker", "multiprocessing.forkserver", "joblib.externals.l
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return the processes of this user whose mark is equal to `mark`, or starts with `mark` and a slash.
+    """Return this user's processes whose environment variable `SWEEPS_PROCESS_OF` is `mark`, or starts with `mark` and a slash.
 
     Args:
-        mark: The mark. For example, a trial's folder finds the processes of all its ranks.
+        mark: Value or beginning of the variable. If it is a trial's folder, the result contains the processes of all ranks of the trial.
     """
     wanted, found = f"{MARK}={mark}".encode(), []
     for pid in psutil.pids():

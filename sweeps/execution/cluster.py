@@ -91,7 +91,7 @@ class Joined:
 
 @contextlib.contextmanager
 def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | None) -> Iterator[Joined]:
-    """Connect to a Ray, or start a Ray, for the time of the block.
+    """Connect to a Ray, or start a Ray, for the duration of the `with` block.
 
     Args:
         space: The search space, which names the user's modules.
@@ -187,7 +187,10 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
 
 @contextlib.contextmanager
 def _patience(limit: float) -> Iterator[None]:
-    """Within the block, `ray.init` waits up to `limit` seconds for Ray's processes. Ray has no option for this limit of the raylet."""
+    """Within the block, `ray.init` waits up to `limit` seconds for Ray's processes.
+
+    For the start of the raylet, Ray has no such option, so a private function of Ray is replaced.
+    """
     from ray._private import services
 
     plain, deadline = services.get_node, time.monotonic() + limit
@@ -325,7 +328,7 @@ class _Watch(threading.Thread):
 
 
 def _tracks(process: psutil.Process) -> bool:
-    """Return whether this process writes to MLflow. Such a process may end after the driver, and a resumed sweep waits for its end."""
+    """Return whether a process is the one that writes to MLflow. It may end after the driver, and a resumed sweep waits for its end."""
     try:
         return any("sweeps.tracking.mlflow.tracker_process" in part for part in process.cmdline())
     except psutil.Error:
@@ -376,10 +379,11 @@ def address_in_job() -> str | None:
 
 
 def over_job(shipped: dict[str, Any]) -> dict[str, Any]:
-    """Return a runtime environment that replaces that of the Ray job in which this process runs. Ray merges the other keys of both.
+    """Return `shipped` with the `py_modules` of the Ray job in which this process runs added. Ray itself adds the job's other keys.
 
     Args:
-        shipped: Ray's runtime environment with the code. It has the modules of the job's working directory, because a job starts there.
+        shipped: Ray's runtime environment with the code. It contains the modules in the job's working directory, because the job's command
+            runs in this directory.
     """
     job = json.loads(os.environ.get(JOB_CONFIG) or "{}").get("runtime_env") or {}
     return {**shipped, "py_modules": [*shipped["py_modules"], *job.get("py_modules", ())]}
@@ -406,7 +410,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
 
 
 def _in_a_line(error: Exception) -> str:
-    """Return the last line of an error of Ray. The last line does not explain a version mismatch, so its whole text is returned."""
+    """Return the last line of an error of Ray. For a version mismatch, return all lines, because the last line does not explain it."""
     lines = [line.strip() for line in str(error.__cause__ or error).strip().splitlines() if line.strip()]
     if lines and "mismatch" in lines[0].lower():
         return " ".join(lines)
@@ -528,10 +532,10 @@ def check_storage(folder: Path) -> None:
 
 
 def read_on_nodes(file: Path) -> dict[str, bool | None]:
-    """Check on each node whether this file has the same content as on this node.
+    """Check on each node whether `file` exists with the same content as on this machine.
 
     Returns:
-        The result by the address of the node. The result is None if the node did not answer.
+        Maps the address of each node to True if the content is the same and to False if not. The value is None if the node did not answer.
 
     Raises:
         InputError: A node cannot run the code that was sent.

@@ -75,7 +75,9 @@ class Fits:
             await asyncio.shield(future)
 
     def of(self, data: dict, chain: tuple) -> asyncio.Future:
-        """Return the future of a prepared data variant. A data variant is prepared once, even for trials that start at the same time.
+        """Return a future of the prepared data for a data variant and a chain.
+
+        Each pair of these is prepared only once, even if several trials that need it start at the same time.
 
         Args:
             data: The trial's values of the `data` section.

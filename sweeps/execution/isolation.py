@@ -343,7 +343,7 @@ def _umask() -> int:
 
 
 def _limits() -> dict[int, tuple[int, int]]:
-    """Return the soft and hard resource limits of this process, by the constants of `resource`."""
+    """Return the soft and hard resource limits of this process, keyed by the `RLIMIT_*` constants of the module `resource`."""
     found = {}
     for name in dir(resource):
         if name.startswith("RLIMIT_"):

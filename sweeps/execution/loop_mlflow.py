@@ -67,7 +67,8 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
 
     Args:
         run: Run of the running trial.
-        keep: Whether to keep changed settings. During the import of the user's module this is True: its settings are for all trials.
+        keep: True to keep MLflow settings that the block changes. True during the import of the user's module, because the settings that
+            the module makes apply to all trials.
     """
     global _current_run
     settings, status = _Settings(), "FINISHED"
@@ -178,7 +179,7 @@ class TrialRun:
         return utils.get_tracking_uri() == self.uri and fluent._active_experiment_id in (None, self.experiment)
 
     def forget_outer_run(self) -> None:
-        """Remove `MLFLOW_RUN_ID` if it was set before the trial. Its run then belongs to the process that started the sweep."""
+        """Remove `MLFLOW_RUN_ID` if it was set before the trial. It then names a run of the process that started the sweep."""
         if self._given[1] is not None and os.environ.get(RUN_ID) == self._given[1]:
             del os.environ[RUN_ID]
 
@@ -209,7 +210,10 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments without parameters that have another value in the run. With them, MLflow would reject the whole call."""
+        """Remove parameters that already have another value in the run from a call's arguments.
+
+        MLflow would otherwise reject the whole call.
+        """
         params = [given["param"]] if "param" in given else given.get("params") or ()
         if not params or self.mirror is not None:
             return given

@@ -299,7 +299,8 @@ class Usage:
         stages: Maps the id of each active trial to its stage, and to the step at which the trial waits for a decision (None if the trial
             does not wait).
         worker_seconds: Maps the id of each active trial to the sum of the seconds of its workers.
-        silent: Maps the id of an active trial to a text about the ranks that have not reported for a long time. Other trials are missing.
+        silent: Maps the id of an active trial to a text about the ranks that have not reported for a long time. Trials without such ranks
+            have no entry.
     """
 
     total: dict[str, float]

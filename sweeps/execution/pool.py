@@ -64,7 +64,7 @@ class _Pool:
         return exit_causes.kills_for_memory() + self.guard.kills
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
-        """Start workers for one trial of each of these shapes, all at the same time, while the data is read.
+        """Start workers for one trial of each shape at the same time. The driver calls this method while the data is read.
 
         If the free resources are not enough for all shapes, workers for the last shapes do not start.
         """
@@ -256,7 +256,10 @@ class _Pool:
         self.workers.answered(worker, number, error)
 
     async def imported(self, trial_id: str, attempt: int) -> None:
-        """Restart the clock of an attempt after a new worker has imported the user's module. So an attempt does not include the import."""
+        """Restart the clock of an attempt after a new worker has imported the user's module.
+
+        The duration of the attempt then does not include the import.
+        """
         running = self.trials.get(trial_id)
         if running is not None and running.progress.attempt == attempt and running.began is not None:
             running.began = time.monotonic()

@@ -51,7 +51,7 @@ class Worker:
         actor: Handle of the worker's actor.
         info: Description that the worker sent when it had started; None before the worker has started.
         lost: Exception with the reason why the process has ended; None while the process is alive.
-        up: Future of `info`. It gets the exception `lost` if the process ends first.
+        up: Future of `info`. If the process ends before the worker has started, the future gets the exception `lost`.
         gone: Set when the process has ended.
         heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first heartbeat.
         calls: Calls that the worker has not received yet: number, method and arguments.

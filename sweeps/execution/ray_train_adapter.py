@@ -278,7 +278,7 @@ SHUFFLE = "to shuffle the rows, pass `local_shuffle_buffer_size` to `iter_batche
 
 
 def _instead(what: str) -> str:
-    """Return the advice that replaces a transformation."""
+    """Return a text that says what to use instead of a transformation of a dataset."""
     return SHUFFLE if "shuffle" in what.lower() else INSTEAD
 
 

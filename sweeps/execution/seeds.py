@@ -13,7 +13,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def seeded(seed: int, threads: int) -> Iterator[None]:
-    """Seed `random`, NumPy and torch for the block inside.
+    """Seed `random`, NumPy and torch for the duration of the `with` block.
 
     If torch is not imported yet, torch is seeded when the block imports it. Otherwise, the first trial of a worker would use other random
     numbers than later trials, which start with torch imported.

@@ -310,7 +310,8 @@ class TrialDriver:
     ) -> Ended | WorkerLost:
         """Compute the result of an attempt from the results of its ranks.
 
-        If a worker was lost, the result is this loss, even if other ranks raised exceptions. A collective raises when a peer dies.
+        If a worker was lost, the result is this loss, even if other ranks raised exceptions, because a collective operation raises an
+        exception when a peer dies.
 
         Args:
             gang: The gang.

@@ -141,7 +141,10 @@ class TrialProgress:
         return True
 
     def behind(self) -> dict[int, int]:
-        """Return a dict that maps each rank without a report of the latest incomplete checkpoint's step to this step."""
+        """Return the ranks that delay the latest incomplete checkpoint, because they have not reported its step.
+
+        The dict maps each of these ranks to this step.
+        """
         step = max(self._parts, default=0)
         return {rank: step for rank in range(self.workers) if self._steps.get(rank, 0) < step}
 
@@ -247,5 +250,5 @@ class TrialProgress:
         return progress
 
     def mark_recorded(self) -> None:
-        """Record that the driver has stored the last progress. The driver's record no longer names the replaced checkpoints."""
+        """Note that the driver has stored the last progress. Checkpoints that only the driver's earlier record named may now be deleted."""
         self._named &= self._named_next

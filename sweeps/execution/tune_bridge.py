@@ -79,7 +79,7 @@ class VerdictScheduler(FIFOScheduler):
         self._controller = controller
 
     def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> None:
-        """Call the controller's periodic work, and let Tune start pending trials in their order. Tune calls this once in each round."""
+        """Let the controller do its periodic work, and let Tune start pending trials in their order. Tune calls this once in each round."""
         # A Tune callback is not used, because with any callback Tune imports all its loggers. The import of MLflow's logger takes seconds.
         self._controller.poll()
         # With None, Tune starts pending trials in order. A search for the first pending trial of 10,000 trials would take a millisecond.

@@ -105,7 +105,7 @@ class WorkerRuntime:
         isolation.empty_cuda()
 
     def form(self, workers: tuple[Any, ...], ranks: tuple[Ranks, ...], resources: dict[str, float], visible_gpus: tuple[str, ...]) -> None:
-        """Connect the workers of a gang with Ray Train's backend. The pool calls this on rank 0, in another thread than the main thread.
+        """Connect the workers of a gang with Ray Train's backend. The pool calls this on rank 0, in a thread other than the main thread.
 
         Args:
             workers: Handles of all workers, in the order of ranks.

@@ -1,8 +1,8 @@
 """Rebuild a damaged journal from its readable lines and from the sweep's result. Pure functions, no I/O.
 
 A readable line stays in its place if `journal_rules` allows the record in this place. The line itself does not change, except that progress
-records may get new numbers. Missing records are inserted where later records need them. For example, Optuna numbers trials by the order of
-the CREATE_TRIAL records, so a lost CREATE_TRIAL record must be replaced. If too many records of a trial are lost, the rebuilt journal
+records may get new numbers. Missing records are inserted before the records that need them. For example, Optuna numbers trials by the order
+of the CREATE_TRIAL records, so a lost CREATE_TRIAL record must be replaced. If too many records of a trial are lost, the rebuilt journal
 creates the trial but does not start it. A resumed sweep then samples the trial again.
 """
 
@@ -38,7 +38,7 @@ class RebuiltJournal:
         restored: Ids of the trials whose end was lost and was restored from the result.
         unfinished: Ids of the started trials without a recorded end. A resumed sweep continues these trials from a checkpoint or runs them
             again from the start.
-        lost: Ids of the trials that lost too many records to be repaired. A resumed sweep samples other trials in their place.
+        lost: Ids of the trials that lost too many records to be repaired. A resumed sweep samples new configurations for these ids.
         shortened: Ids of the trials in `ended` that lost some of their reports.
         contradiction: Description of how the rebuilt study contradicts the result; None if there is no contradiction.
     """

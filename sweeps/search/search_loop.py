@@ -263,8 +263,8 @@ class SearchLoop:
     def _population(self, trial: Trial) -> str:
         """Return a text that identifies the population of a trial; "" if the scheduler does not perturb trials.
 
-        Trials of one population can use each other's checkpoints. They have the same preprocessor, the same data and the same values of all
-        grids, except the grids of `scaling`. Their other `params` and their `scaling` may differ.
+        Trials of one population can use each other's checkpoints. These trials have the same preprocessor, the same data and the same grid
+        values of `params`. Sampled `params` and the `scaling` may differ.
         """
         if not self.scheduler.perturbs:
             return ""

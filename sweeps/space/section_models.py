@@ -269,8 +269,8 @@ class Limits:
         max_trials: Number of trials over all grid cells, without repeats. If only grids are tuned, the default is the number of cells. With
             `pbt`, the default is the population. Otherwise the key is required.
         timeout: Longest time of the whole sweep, including its start. When the time is over, running trials are stopped and become PRUNED.
-        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many trials of the smallest shape as the machine
-            holds.
+        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many trials of the smallest shape as fit on the
+            machine at the same time.
         max_failures: Largest number of retries of one trial.
         retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was lost), and names of exception classes
             that the loop raises.

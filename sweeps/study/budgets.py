@@ -1,6 +1,7 @@
 """Compare the resources that a sweep has spent, and the results of its trials, with the sweep's limits. Pure functions, no I/O.
 
-All trials in the study are counted, including trials from before a resume. A resumed sweep therefore has only the rest of its budget.
+All trials in the study are counted, including trials from before a resume. A resumed sweep therefore continues with the budget that is
+left.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class ProgressUpdate:
 
     Attributes:
         reports: Reports in the order of their steps.
-        checkpoint: Latest checkpoint; None if there is no newer checkpoint since the last update.
+        checkpoint: Latest checkpoint; None if there is no new checkpoint since the last update.
         best: Checkpoint of the best step; None if this checkpoint has not changed since the last update.
         attempts: Number of times that the trial was started on a gang.
         seconds: Wall time in seconds that the trial spent on gangs, summed over all attempts.

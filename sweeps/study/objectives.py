@@ -2,7 +2,8 @@
 
 The leading metric decides which step of a trial is the best step. The leading metric is the metric of the first objective that is not a
 cost. If all objectives are costs, the leading metric is the metric of the first constraint on a reported metric. If there is no leading
-metric, the last step is the best step. The model of the best step is exported. The values of the other metrics are taken from this step.
+metric, the last step is the best step. The model of the best step is exported. The values of all other metrics are their values at the best
+step.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
 
 
 def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
-    """Return the (step, value) pairs of some metrics other than the leading metric, by name.
+    """Return the (step, value) pairs of the given metrics, keyed by the metric's name. The leading metric is not among these.
 
     Pairs from before a perturbation are replaced by the donor's pairs, as in `curve_of`.
 

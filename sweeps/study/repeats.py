@@ -1,8 +1,8 @@
 """Score configurations that are trained several times with different seeds. Pure functions, no I/O.
 
 The scheduler may stop the first trial of a configuration. If the first trial completes, the repeats of the configuration start. The
-scheduler never stops a repeat. The value of a configuration is the aggregate of the values of its trials. If repeats are off, each trial is
-a configuration of its own.
+scheduler never stops a repeat. The value of a configuration is the aggregate of the values of its trials. If repeats are off, each trial
+counts as a separate configuration.
 """
 
 from __future__ import annotations

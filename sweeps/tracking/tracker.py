@@ -11,8 +11,8 @@ from sweeps.tracking.events import Event
 class Tracker(Protocol):
     """Handles the events of one driver of a sweep.
 
-    All calls come from one thread, which calls no other tracker. If a tracker raises an exception, it receives no more events. The sweep
-    continues, and a note in the sweep's result names the tracker and the exception.
+    All calls come from one thread, and this thread calls no other tracker. If a tracker raises an exception, it receives no more events.
+    The sweep continues, and a note in the sweep's result names the tracker and the exception.
     """
 
     def handle(self, event: Event) -> None:
@@ -21,5 +21,5 @@ class Tracker(Protocol):
     def close(self) -> None:
         """Write all remaining data, and release files and connections.
 
-        This method may be called before any event, after an error, and twice.
+        This method may be called before any event, after an error, and more than once.
         """

@@ -5,7 +5,7 @@ MOBSTER: Klein et al., 2020, Model-based Asynchronous Hyperparameter and Neural 
 The expected improvement is computed at full fidelity, the step at which a trial ends. The value of a trial changes from rung to rung. The
 model therefore shifts the values of a lower rung by the median change to the next higher rung. The median is taken over the trials that
 reached both rungs. The shifted values are standardized, and very bad values are clipped. The logarithm of the step is one more input
-dimension of the kernel. The length scale of this dimension is fitted, so the data decide how much the values at one rung predict the values
+dimension of the kernel. The length scale of this dimension is fitted, so the fit decides how strongly a value at one rung predicts a value
 at another rung.
 """
 

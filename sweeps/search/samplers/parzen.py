@@ -101,7 +101,7 @@ class Mixture:
 
 
 def neighbors(places: np.ndarray) -> np.ndarray:
-    """Compute the width of each kernel in each dimension: the distance from the kernel's place to the farther of the two adjacent places.
+    """Compute the width of each kernel in each dimension: the distance from its place to the more distant of its two neighbors.
 
     This is the rule of Optuna. The width is at least the larger of 1/(n + 2) and 1/100 of the range.
 
