@@ -68,7 +68,7 @@ def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(clean_ray, tmp_path
     assert [(event["step"], event["workers"]) for event in changes] == [(s.step, s.workers) for s in trial.sizes]
 
     shown, _ = command("show", result.dir, "--trial", "0").communicate(timeout=60)
-    assert f"3 from step 1, 2 from step 6 (again from step 5), 3 from step {trial.sizes[2].step + 1}" in shown
+    assert f"3 from step 1, 2 from step 6 (trained step 5 again), 3 from step {trial.sizes[2].step + 1}" in shown
     as_json, _ = command("show", result.dir, "--trial", "0", "--json").communicate(timeout=60)
     assert [size["workers"] for size in json.loads(as_json)["sizes"]] == [3, 2, 3]
 

@@ -117,8 +117,9 @@ class GangSize:
         return {"scaling.num_workers": float(self.workers)}
 
     def __str__(self) -> str:
-        lost = f" (again from step {self.step + 1})" if self.step < self.reported else ""
-        return f"{self.workers} from step {self.reported + 1}{lost}"
+        first, last = self.step + 1, self.reported
+        again = f" (trained step {first} again)" if first == last else f" (trained steps {first} to {last} again)" if first < last else ""
+        return f"{self.workers} from step {self.reported + 1}{again}"
 
 
 @dataclass(frozen=True)

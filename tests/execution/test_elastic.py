@@ -87,7 +87,7 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
     progress.begin(3)
     sizes = progress.next_progress(1.0).sizes
     assert [(s.step, s.workers, s.reported) for s in sizes] == [(0, 3, 0), (2, 2, 3), (4, 3, 4)]
-    assert ", ".join(map(str, sizes)) == "3 from step 1, 2 from step 4 (again from step 3), 3 from step 5"
+    assert ", ".join(map(str, sizes)) == "3 from step 1, 2 from step 4 (trained step 3 again), 3 from step 5"
     resumed = TrialProgress(1, "loss", True)
     resumed.recall(Past(4, ((4, 1.0),), Checkpoint("/t/checkpoint_000004", 4, 4), None, sizes=sizes))
     resumed.begin(3)
