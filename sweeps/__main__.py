@@ -1,4 +1,4 @@
-"""`python -m sweeps`: the command line, where the command `sweeps` is not on the path."""
+"""Run the command line with `python -m sweeps`. This also works if the command `sweeps` is not on `PATH`."""
 
 from __future__ import annotations
 

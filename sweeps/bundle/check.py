@@ -91,7 +91,7 @@ def main(folder: str) -> int:
         folder: the bundle's folder.
 
     Returns:
-        The exit code: 0 if the bundle is good.
+        The exit code: 0 if the bundle is good, otherwise 1.
     """
     warnings.simplefilter("ignore")
     try:

@@ -34,9 +34,16 @@ def _load_once(bundle: str, digest: str) -> Bundle:
 
 
 def _predict_row_groups(groups: pd.DataFrame, bundle: str, digest: str, source: str, chunk: int) -> Iterator[pd.DataFrame]:
-    """Predict some row groups of a file, as a task of Ray Data.
+    """Predict row groups of a Parquet file. Ray Data runs this function in its worker processes.
 
-    The function runs in tasks, not in actors, because actors of Ray Data may survive an error and keep their CPUs.
+    Ray Data runs the function in tasks and not in actors, because its actors may survive an error and keep their CPUs.
+
+    Args:
+        groups: one row for each row group to predict: `group` is its number, `before` is the number of rows of the file before it.
+        bundle: the bundle's folder.
+        digest: SHA-256 of the bundle's manifest.
+        source: path or URI of the file.
+        chunk: largest number of rows in a yielded frame.
     """
     from sweeps.bundle.predict import predict_chunks, read_row_groups
 
@@ -95,7 +102,10 @@ def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of this cause, and so on. Both Ray's and Python's attributes for causes are read."""
+    """Yield an error, its cause, the cause of this cause, and so on.
+
+    The cause is Ray's attribute `cause`, or else Python's attribute `__cause__`.
+    """
     while error is not None:
         yield error
         error = getattr(error, "cause", None) or error.__cause__

@@ -38,7 +38,7 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        best: facts of the exported trial, in the format of `--json`.
+        best: facts of the exported trial: the value of the key `best` in the output of `sweeps run --json`.
         bundle: the bundle's folder, or None if no bundle was written.
         checkpoint: folder of the copied checkpoint if the trainer has no `load`; otherwise None.
         notes: notes for the user.
@@ -59,7 +59,7 @@ class Refitted:
     Attributes:
         folder: folder whose subfolder `prepared` has the data of this training.
         checkpoint: folder of the last checkpoint.
-        steps: number of steps of this training.
+        steps: number of steps for which the model was trained.
         rows: number of rows in the two splits together.
     """
 
@@ -235,7 +235,7 @@ def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
 
 
 def described(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
-    """Return the facts of a recorded trial, in the format in which `--json` shows the best trial.
+    """Return the facts of a recorded trial, in the format in which `sweeps run --json` shows the best trial.
 
     If the sweep has several objectives, the result also has `values`. If the sweep has constraints, the result also has `feasible`. If
     trials are repeated, the result also has `repeats`, and `value` is the aggregate of all repeats.
@@ -263,10 +263,12 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
 
 
 def worth(study_store: StudyStore, number: int, step: int) -> float | None:
-    """Return the objective's value for the model of a step. A bundle records this value, and `--alias` compares this value.
+    """Return the objective's value for the model that a trial had at a step.
 
-    If trials are not repeated, the value at the best step is the trial's own value. The value is the same at every step in two cases. If
-    trials are repeated, all repeats have one aggregated value. If the objective is a cost, the cost belongs to the whole trial.
+    A bundle records this value. `sweeps export --alias` compares the value with that of the model version that has the alias.
+
+    The value at the best step is the trial's value. In two cases, all steps have the same value: the aggregate of all repeats if trials are
+    repeated, and the cost of the whole trial if the objective is a cost.
     """
     return described(study_store, number, step)["value"]  # type: ignore[no-any-return]
 
@@ -281,7 +283,7 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
-    """Return the facts of a trial that `--json` shows for every sweep."""
+    """Return the facts of a trial that `sweeps run --json` shows whatever the sweep's objectives, constraints and repeats are."""
     description = {
         "trial": trial.id,
         "value": result.value,

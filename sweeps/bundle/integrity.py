@@ -31,7 +31,10 @@ IGNORED_FILES = ("registered_model_meta",)
 
 
 class IntegrityError(Exception):
-    """Raised if a file of a bundle is not the exported file, or cannot be read or imported. The message names the file."""
+    """Raised if a file of a bundle differs from the exported file, is missing or unexpected, or cannot be read or imported.
+
+    The message names the file.
+    """
 
 
 def sha256(file: Path) -> str:
@@ -123,7 +126,10 @@ def _require_file(bundle: Path, name: str) -> None:
 
 
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
-    """Import modules from source files only. Existing bytecode is not verified, and new bytecode would be an unlisted file."""
+    """Import modules from source files only.
+
+    Existing bytecode is not verified, and new bytecode would be a file that the manifest does not list.
+    """
 
     def path_stats(self, path: Any) -> Any:
         raise OSError("bytecode is not used")
@@ -170,10 +176,10 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
 
 
 def _imported_from(name: str) -> Path | None:
-    """Return the source file of the imported module that has the same name as a module of the bundle.
+    """Return the source file of the module that is already imported under the name of a module in the bundle.
 
     Args:
-        name: path of a file in the bundle.
+        name: path of a file in the bundle, such as `code/my_module.py`.
 
     Returns:
         The source file. None if no such module is imported, or if the file is not a copy of a user's module.

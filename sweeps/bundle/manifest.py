@@ -30,7 +30,7 @@ Scalar = bool | int | float | str | None
 
 
 class ColumnSchema(BaseModel):
-    """A raw feature column, as it was in training.
+    """Name and type that a raw feature column had in training.
 
     Attributes:
         name: name of the column.
@@ -54,7 +54,7 @@ class Manifest(BaseModel):
     Attributes:
         format: version of the file format.
         created: time of the export, ISO 8601 in UTC.
-        load: `module:attr` of the trainer's loader.
+        load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
         label: name of the label column.
         task: "binary", "multiclass" or "regression". None if the sweep has no label.
         classes: original values of the label, in the order of the model's probabilities.
@@ -63,7 +63,7 @@ class Manifest(BaseModel):
         checked: whether the export compared the bundle with predictions that were made in training.
         made: facts of the sweep and the trial: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint,
             versions and commit.
-        python: version of Python.
+        python: version of Python that wrote the bundle, such as "3.12.1".
         requirements: pinned requirements of the packages that the bundle needs, such as `numpy==2.1.0`.
         pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle can run code.
         files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's path in the bundle.
@@ -87,7 +87,7 @@ class Manifest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _moved(cls, raw: Any) -> Any:
-        """Convert a loader's name from format 2 to format 3.
+        """Convert the value of `load` from format 2 of the manifest to format 3.
 
         In format 2, the trainers of sweeps are named `trainers.NAME`. In format 3, they are named `sweeps.trainers.NAME`, because a user
         may have a package `trainers`.

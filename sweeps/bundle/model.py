@@ -46,8 +46,8 @@ class Bundle:
             rows: n raw rows. The columns are matched by name, so their order does not matter. Columns that are not features are ignored.
 
         Returns:
-            n rows with the index of `rows`. The column `prediction` has original classes or numbers. If the model returns probabilities,
-            the result also has a column `probability_<class>` for each class.
+            n rows with the index of `rows`. The column `prediction` has original classes; for regression, it has numbers. If the model
+            returns probabilities, the result also has a column `probability_<class>` for each class.
 
         Raises:
             InputError: columns are missing, a value does not fit its column, or the preprocessor or the model raised an error.
@@ -73,7 +73,7 @@ class Bundle:
         return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
 
     def model_output(self, rows: pd.DataFrame) -> np.ndarray:
-        """Return the model's own output for raw rows.
+        """Preprocess raw rows and return the output of the model, without a translation to the original classes.
 
         Args:
             rows: n raw rows, in the format that `predict` takes.
@@ -102,10 +102,10 @@ class Bundle:
             return _check_length(self._model.predict(prepared), len(raw))
 
     def _call_on_rows(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], T]) -> T:
-        """Call a function on rows. If the function refuses the rows, find the value that the function refuses.
+        """Call a function on rows. If it raises an InputError, find the value that causes the error.
 
         Raises:
-            InputError: the function refuses the rows. The error names the value if a single value is the reason.
+            InputError: the function raised an InputError. The message names the value if a single value is the cause.
         """
         try:
             return function(raw)
@@ -116,13 +116,13 @@ class Bundle:
             raise located from e
 
     def _find_refused_value(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
-        """Find the value that makes `function` fail.
+        """Find the value that makes `function` raise the error `refused`.
 
         The search takes the first row that makes the function fail. In this row, it replaces the value of one column after the other with
         a missing value, until the function succeeds.
 
         Returns:
-            An error that names the value, or None if no single value is the reason.
+            An error that names the value, or None if no single value is the cause.
         """
         if raw.empty:
             return None
@@ -183,9 +183,9 @@ def _check_length(output: Any, rows: int) -> Any:
 
 @contextlib.contextmanager
 def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
-    """Convert errors of the preprocessor and the model to an `InputError` for the rows.
+    """Within the block, convert errors of the preprocessor and the model to an `InputError` for the rows.
 
-    Both may be a user's code and may raise any error. A server answers an `InputError` and continues to run.
+    The preprocessor and the model may be a user's code and may raise any error. A server answers an `InputError` and continues to run.
     """
     try:
         yield

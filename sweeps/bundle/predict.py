@@ -225,7 +225,7 @@ def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Itera
 
 
 def predict_chunks(bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
-    """Yield the predictions of each chunk. Errors count rows from the beginning of the file.
+    """Yield the predictions of each chunk. Row numbers in error messages count from the beginning of the file.
 
     Args:
         bundle: the loaded bundle.
@@ -241,7 +241,7 @@ def predict_chunks(bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int =
 
 
 def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
-    """Return a chunk's problem with its rows counted from the beginning of the file."""
+    """Return a problem in a chunk with a row number that counts from the beginning of the file."""
     if isinstance(problem, InvalidValue):
         return problem.shifted(before)
     return Problem(f"rows {before + 1} to {before + rows}", problem.text) if problem.place == "rows" else problem
@@ -304,7 +304,7 @@ def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
 
 @contextlib.contextmanager
 def _atomic_output(target: str | Path) -> Iterator[Any]:
-    """Open a temporary file beside `target`. It replaces `target` when the block ends without an error."""
+    """Open a temporary file beside `target`. When the block ends without an error, this file replaces `target`."""
     system, path = _filesystem(target)
     place = PurePosixPath(path)
     part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))  # same suffix, because Arrow compresses `.gz`

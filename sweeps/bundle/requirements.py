@@ -29,10 +29,10 @@ class Requirements:
     """Modules and packages that some modules need.
 
     Attributes:
-        local_modules: file or package folder to copy, by the name of this file or folder.
-        sweeps_modules: files of sweeps, by their path in the package `sweeps`.
+        local_modules: maps the name of each file or package folder to copy to its path.
+        sweeps_modules: maps the path of each file of sweeps, relative to the package `sweeps`, to its full path.
         packages: import names of the packages that must be installed.
-        files: source file of every local module, by the module's name.
+        files: maps the dotted name of every local module to its source file.
     """
 
     local_modules: dict[str, Path]
@@ -111,7 +111,8 @@ def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
     Args:
         module: dotted name of the module.
         file: source file of the module.
-        top: source file of the top-level package. None if this is a namespace package, which has no `__init__.py`.
+        top: `__init__.py` of the module's top-level package. None if the top-level package is a namespace package, which has no
+            `__init__.py`.
     """
     if top is not None:
         return top.resolve().parent if top.name == "__init__.py" else top.resolve()

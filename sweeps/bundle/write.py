@@ -72,14 +72,14 @@ def write_bundle(
         target: the bundle's folder. If it already contains a bundle, this bundle is replaced.
         checkpoint: folder of the checkpoint, which `load` reads.
         fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
-        load: `module:attr` of the trainer's loader.
-        roots: folders to search for the loader's module, before `sys.path`.
+        load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
+        roots: folders that are searched for the module of `load` before `sys.path`.
         label: name of the label column, or None.
         task: "binary", "multiclass", "regression" or None.
-        classes: original values of the label, in the order of the model's codes.
+        classes: original values of the label, in the order of the model's class codes. None without a label and for regression.
         raw: at least one row of raw features without the label, as in training. None if the loop read its own data.
         expected: the model's output for `raw` in training, of shape (n,) or (n, k). If None, the check does not compare predictions.
-        made: facts of the sweep for the manifest.
+        made: facts of the sweep and the trial; see `Manifest.made`.
 
     Returns:
         `target`.
@@ -217,7 +217,7 @@ def _stage_data(
 
 
 def _example(raw: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that MLflow keeps as an example."""
+    """Return the first rows, or only the first row if rows are large. MLflow stores these rows as the model's input example."""
     values = sum(np.size(value) for value in raw.iloc[0]) if len(raw) else 0
     return raw.head(EXAMPLE_ROWS if values <= EXAMPLE_VALUES else 1)
 

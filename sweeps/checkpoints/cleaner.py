@@ -47,7 +47,7 @@ class CheckpointCleaner:
     Args:
         folder: Folder of the sweep.
         policy: The checkpoints to keep.
-        repeats: Number of trials of a configuration, and the aggregate of their values.
+        repeats: How many trials each configuration has, and how their values are aggregated.
         goals: One boolean for each objective: True if smaller values are better.
         ended: Trials that ended before this driver started.
 
@@ -65,7 +65,7 @@ class CheckpointCleaner:
 
     @classmethod
     def of_study(cls, store: StudyStore, policy: RetentionPolicy) -> Self:
-        """Create a cleaner whose ended trials are all ended trials of a study."""
+        """Create a cleaner that knows all trials of a study that have ended."""
         configurations, saved = store.configurations(), store.saved()
         origins = {n: first for first, trials in configurations.trials.items() for n, _ in trials if n != first}
         ended = [(n, origins.get(n), r, saved[n][1]) for n, r in store.results().items() if r.state is not State.RUNNING]

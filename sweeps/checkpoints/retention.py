@@ -50,11 +50,11 @@ class TrialRanking:
     """Ranking that decides which trials keep their checkpoints.
 
     Attributes:
-        finished: Numbers of the trials of configurations whose trials have all ended. Until the last repeat of a configuration has ended,
-            any trial of the configuration may still become the winner.
+        finished: Numbers of the finished trials. A trial is finished when all trials of its configuration have ended. Until then, each of
+            these trials may still become the winner.
         ranked: Numbers of the finished trials that have a checkpoint and can be exported, the best first.
-        protected: Numbers of the finished trials that always keep their best checkpoint: the best trial in `ranked` and the winner. With
-            several objectives, all trials on the Pareto front are protected.
+        protected: Numbers of the finished trials that always keep their best checkpoint: the winner, and the first trial in `ranked`. With
+            several objectives, all trials on the Pareto front take the place of the winner.
     """
 
     finished: frozenset[int]

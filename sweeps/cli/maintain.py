@@ -34,7 +34,7 @@ from sweeps.terminal import text
 @click.option("--dry-run", is_flag=True, help="Print what would be freed, and delete nothing.")
 @options.root
 def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path) -> None:
-    """Delete the checkpoints of SWEEP that neither `resume` nor the best trial needs."""
+    """Delete the checkpoints of SWEEP that are needed neither to resume the sweep nor to export the best trial."""
     from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
     from sweeps.checkpoints.retention import RetentionPolicy
     from sweeps.controller.sweep_lookup import find

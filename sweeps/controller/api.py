@@ -64,7 +64,7 @@ def run(
         The result of the sweep.
 
     Raises:
-        InputError: The space file or the data is wrong, or a shape can never fit. The message lists all problems.
+        InputError: The space file or the data is wrong, or a trial needs more resources than Ray has. The message lists all problems.
         SweepFailed: No trial has a value. The message contains the error of the first trial that failed.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
@@ -100,7 +100,7 @@ def _save(folder: Path, space: Space, began: float, address: str | None, uri: st
 
 
 def _check(space: Space, root: Path, storage: str | None, address: str | None) -> None:
-    """Raise InputError for the problems that can be found before Ray starts."""
+    """Raise an InputError that lists the problems that can be found before Ray starts."""
     for note in space.notes:
         logging.getLogger("sweeps").warning("note: %s", note)
     if storage is not None:
@@ -114,7 +114,10 @@ def _check(space: Space, root: Path, storage: str | None, address: str | None) -
 
 
 def _remove_folder(folder: Path, root: Path | None) -> None:
-    """Remove the folder of a sweep. Also remove a root that was created for the sweep, unless another sweep uses the root now."""
+    """Remove the folder of a sweep. Also remove `root`, unless another sweep uses this folder now.
+
+    Pass None as `root` if the root folder existed before the sweep.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     if root is None:
         return

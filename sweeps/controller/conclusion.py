@@ -30,7 +30,7 @@ class Conclusion:
         error: Error that says why the sweep failed; None if the sweep did not fail.
         best: The best trial. None if no trial has a value, and always None with several objectives.
         ended: When the search ended, in seconds since the epoch.
-        drawing: A process that draws the figures of the report.
+        drawing: The process that draws the figures of the sweep's report.
     """
 
     result: SweepResult
@@ -46,9 +46,9 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     Args:
         controller: The controller of the search.
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
-        mlflow: Place of the sweep in MLflow, see `SweepResult.mlflow`.
+        mlflow: Value of `SweepResult.mlflow`, which says where MLflow has the sweep.
         fits: Number of preprocessors that were fitted.
-        notes: Notes about the data.
+        notes: Notes about the data. The result contains these notes and those of the search.
     """
     from sweeps.bundle import export as trial_export
     from sweeps.report import Drawing
@@ -88,7 +88,10 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
 
 
 def count_trials(results: Iterable[Result]) -> dict[str, int]:
-    """Return the number of trials by state, as in `SweepResult.trials`. Initial points with a value in the space file are not counted."""
+    """Return the number of trials by state, in the format of `SweepResult.trials`.
+
+    Initial points are not counted if the space file gives their value, because no trial ran for them.
+    """
     states = [r.state for r in results if not r.given]
     ended = {"completed": states.count(State.COMPLETE), "pruned": states.count(State.PRUNED), "failed": states.count(State.FAIL)}
     interrupted = states.count(State.RUNNING)
@@ -149,7 +152,7 @@ def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], r
 
 
 def _describe_failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
-    """Return three texts: the number of failed trials, the name of the first trial that failed, and its traceback."""
+    """Return three texts: the number of failed trials, the name of the first trial that failed, and the traceback of this trial."""
     trial, error = failures[0]
     return (
         ("1 trial", f"trial {trial}", error)
@@ -164,7 +167,7 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
     Args:
         earlier: The sweep's result, as a JSON object.
         to_run: Number of trials that have not ended.
-        changed: True if the limits have changed.
+        changed: True if the resume changes the limits.
     """
     reason = earlier.get("reason")
     # The user may have removed the cause of the failures.

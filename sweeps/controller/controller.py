@@ -61,17 +61,17 @@ class SweepController:
         search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
         pool: Handle of the worker pool.
         trackers: Hub that receives the events of the sweep.
-        began: When the sweep started, in seconds since the epoch. Time between two drivers is not counted.
+        began: When the sweep would have started if it had run without breaks, in seconds since the epoch.
         interrupted: Function that returns whether the user has asked to stop the sweep.
         publish_status: Function that is called with a `SweepStatus` a few times a second.
-        configure_pool: Function that passes the data actor and the labels to a pool that Ray has restarted.
+        configure_pool: Function that passes the data actor and a description of the label column to a pool that Ray has restarted.
         data_process: Process id of the data actor; None if it runs on another machine.
         prefit: Ray reference that resolves when the first preprocessing chains are fitted. These are the chains that are known before the
             first trial. None if there are no such chains.
 
     Attributes:
         trials: Object that starts, pauses and ends trials.
-        progress: Progress of the running trials.
+        progress: Object that follows the running trials and the best value.
         reason: Reason why no more trials start; None while trials can still start.
         refused: Error in the space file that ended the sweep; None if no such error was found.
         error: First error that a method of the controller raised, which ends the search; None if there is no error.
@@ -158,7 +158,10 @@ class SweepController:
             self._end_without_run(number, State.PRUNED, f"{self.space.scheduler.name} at step {rung}")
 
     def _start_population(self) -> deque[str]:
-        """Start all members of a population; they take turns on the workers. Interrupted members come first, the least advanced first."""
+        """Start all trials of a population, and return their ids. The trials take turns on the workers.
+
+        Interrupted trials come first, ordered by the step that they reached, the lowest first.
+        """
         started: deque[str] = deque()
         waiting = [self.study_store.live_trial(number) for number in sorted(self.search.interrupted)] if not self.reason else []
         for live in waiting:
@@ -174,7 +177,7 @@ class SweepController:
         return started
 
     def finish_leftover_trials(self) -> None:
-        """End interrupted trials that have reached `max_t`, or that the scheduler stops at their last step.
+        """End interrupted trials that have reached `max_t`, or that the scheduler stops at the step that they reached.
 
         Call this before Ray Tune asks for trials.
         """
@@ -199,7 +202,7 @@ class SweepController:
 
     @_keep_error
     def on_trial_progress(self, trial: str, progress: Progress) -> Action:
-        """Record a trial's progress. If the trial waits at a rung, decide whether it continues, and send it the decision.
+        """Record a trial's progress. If the trial waits at a rung, decide whether the trial continues, and send the decision to the pool.
 
         Args:
             trial: The trial's id.
@@ -246,7 +249,10 @@ class SweepController:
         return action
 
     def _has_checkpoint(self, trial: str, step: int) -> bool:
-        """Return whether a trial reported the checkpoint that the scheduler needs at a rung. If not, end the sweep or fail the trial."""
+        """Return whether a trial reported the checkpoint that the scheduler needs at a rung.
+
+        If not, the trial fails. If no trial has ended yet, the sweep ends, because every other trial would fail in the same way.
+        """
         live = self.study_store.live_trial(self.running[trial].trial.number)
         if step <= live.decided_rung or (live.checkpoint is not None and live.checkpoint.step == step):
             return True
@@ -354,7 +360,7 @@ class SweepController:
     def _finish(
         self, trial: str, state: State, error: str | None, reason: str | None = None, final: dict[str, float] | None = None
     ) -> None:
-        """Record the end of a trial, release the trial in the pool, and check whether the sweep ends now."""
+        """Record the end of a trial, let the pool delete its state of the trial, and check whether the sweep ends now."""
         if state is State.PRUNED and reason is None:
             reason = self.reason
         self._stop_requested.discard(trial)

@@ -95,7 +95,7 @@ def time_left(
 
 
 def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], at_once: int) -> TimeLeft | None:
-    """Estimate the time left without a timeout. `unfinished` counts trials that run or have not started."""
+    """Estimate the time left as if there were no timeout. `unfinished` is the number of trials that run or have not started."""
     interval = mean_interval([end for _, end in ended], at_once)
     not_started = unfinished - len(running)
     paces_known = all(r.time_to_stops for r in running)
@@ -123,8 +123,8 @@ def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Se
 def mean_interval(ends: Sequence[float], at_once: int) -> tuple[float, int] | None:
     """Return the mean seconds between the ends of trials, and the number of ends that the mean covers.
 
-    Trials that start together end together, so the window covers whole rounds of `at_once` trials. It leaves out the first round,
-    which also waited for processes to start.
+    Trials that start together end together, so the mean covers whole rounds of `at_once` trials. The first round is left out, because its
+    trials also waited for processes to start.
 
     Args:
         ends: When trials ended, ascending.

@@ -69,10 +69,10 @@ def export(
         top: Number of trials to export, the best first.
         pareto: True to export all trials of the Pareto front. This needs several objectives.
         refit: True to train the trial again on the train and valid rows together, for as many steps as the model that an export without
-            `refit` would contain. The training runs on the cluster of the sweep.
+            `refit` would contain. The training runs on the cluster with which the sweep started.
         latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
-        output: Folder to write. The default is SWEEP/exports/ID, with the suffix `-refit` or `-latest`. With `top` or `pareto`, each
-            trial gets a subfolder.
+        output: Folder to write. The default is SWEEP/exports/ID; `refit` adds the suffix `-refit`, and `latest` adds `-latest`. With `top`
+            or `pareto`, each trial gets a subfolder.
         again: True to reuse a valid earlier export of the same model in SWEEP/exports.
         trust: True to read pickles in the sweep's folder even if this user's key has not signed them. Reading a pickle runs the code inside
             it.
@@ -98,7 +98,10 @@ def export(
 
 @dataclass(frozen=True)
 class _Export:
-    """One call of `export`. `folder` is the sweep's folder, `roots` are folders of the user's modules; see `export` for the options."""
+    """One call of `export`. `folder` is the sweep's folder. `roots` are the folders of the user's modules.
+
+    The others are arguments of `export`.
+    """
 
     folder: Path
     space: Space
@@ -207,9 +210,9 @@ def holds_model(target: Path, refit: bool, step: int | None, value: float | None
 
     Args:
         target: The folder.
-        refit: True if the model is refitted.
-        step: Step of the model.
-        value: Value of the model.
+        refit: True if the given model was trained again on the train and valid rows.
+        step: Step at which the trial had the given model.
+        value: The objective's value of the given model.
     """
     from sweeps.bundle import integrity
     from sweeps.bundle.manifest import Manifest

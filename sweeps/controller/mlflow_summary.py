@@ -48,7 +48,7 @@ def send_again(
     best: Trial | None,
     others: Collection[int] = (),
 ) -> SweepResult:
-    """Send MLflow all events of an ended sweep that it may have missed, and update the note in the result.
+    """Send MLflow all events of an ended sweep that MLflow may have missed, and update the result's note about missed events.
 
     Args:
         tracker: The MLflow tracker.
@@ -57,7 +57,7 @@ def send_again(
         fingerprint: Hash of the data.
         result: The sweep's result, as `add_mlflow` wrote it.
         best: The best trial; None if there is none.
-        others: Numbers of the trials that an earlier driver may have put on the Pareto front.
+        others: Numbers of the trials that MLflow may still show on the Pareto front, because they were there when an earlier driver ended.
 
     Returns:
         The updated result, as `add_mlflow` returns it.
@@ -76,7 +76,7 @@ def send_again(
 
 
 def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ended: float) -> SweepResult:
-    """Add the place in MLflow to a result, and a note if MLflow missed events. Write the result to the sweep's folder and return it.
+    """Set the field `mlflow` of a result, and add a note if MLflow missed events. Write the result to the sweep's folder and return it.
 
     Args:
         tracker: The MLflow tracker. It must be closed.
@@ -97,6 +97,6 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
 
 
 def place(tracker: MlflowTracker) -> dict[str, Any]:
-    """Return the place of a sweep in MLflow: the value of `SweepResult.mlflow`."""
+    """Return the tracking URI, the experiment and the parent run of a sweep: the value of `SweepResult.mlflow`."""
     to = tracker.destination
     return {"tracking_uri": without_password(to.uri), "experiment": to.experiment, "parent_run": tracker.parent}

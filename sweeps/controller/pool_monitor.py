@@ -42,11 +42,14 @@ class PoolMonitor:
         self._stages_file.unlink(missing_ok=True)  # A killed driver may have left the file behind.
 
     def data_process_is_alive(self) -> bool:
-        """Return whether the process of the data actor is alive, as far as this machine can tell."""
+        """Return whether the process of the data actor is alive. Return True if the process runs on another machine."""
         return self._data_process is None or is_alive(self._data_process)
 
     def prefit_error(self) -> InputError | None:
-        """Return the error of the first chain whose fit failed because of the space file. Later calls return None."""
+        """Return the error of the first chain whose fit failed because of the space file; None if there is none.
+
+        Return an error only once.
+        """
         if self._prefit is None or not _is_ready(self._prefit):
             return None
         reference, self._prefit = self._prefit, None
@@ -89,7 +92,10 @@ class PoolMonitor:
         self._stages_file.unlink(missing_ok=True)
 
     def _save_stages(self, usage: Usage) -> None:
-        """Save the ids of trials that do not train yet or are silent. The study does not have this information."""
+        """Save the stage of each trial that does not train yet, or has a rank that has not reported for a long time.
+
+        `sweeps show` reads the file, because the study does not have this information.
+        """
         stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
         stages |= {trial: f"silent: {description}" for trial, description in usage.silent.items()}
         if stages != self._stages:

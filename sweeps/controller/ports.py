@@ -17,9 +17,9 @@ class PoolHandle(Protocol):
 
     Attributes:
         start: Start or continue a trial.
-        answer: Tell a trial that waits at a rung to continue or to stop.
+        answer: Send the decision, continue or stop, to a trial that waits at a rung.
         renew: Continue a trial that waits at a rung, with other parameters and from another checkpoint.
-        forget: Release a trial whose end is recorded.
+        forget: Delete the pool's state of a trial whose end the driver has recorded.
         cancel: End a trial at once, and close its gang.
         interrupt: End all trials at once.
         usage: Return the resources that the pool uses, and what each trial is doing.
@@ -27,9 +27,9 @@ class PoolHandle(Protocol):
         life: Never return; fail when the pool's process is lost.
         prefit: Fit preprocessing chains ahead of the trials.
         warm: Start workers ahead of the trials.
-        configure: Pass the data actor and the labels to the pool.
+        configure: Pass the data actor and a description of the label column to the pool.
         advance: Wait until a trial has new progress, and return the progress.
-        step: Do the same, and return the progress as a result of Ray Tune.
+        step: Wait like `advance`, and return the progress in the form of a result of Ray Tune.
         shutdown: Close all workers.
     """
 

@@ -45,7 +45,7 @@ class SweepProgress:
 
     Args:
         search: The search of the sweep. Its study includes the trials of earlier drivers.
-        began: When the sweep started, in seconds since the epoch.
+        began: When the sweep would have started if it had run without breaks, in seconds since the epoch.
 
     Attributes:
         running: Running trials by id, in the order in which they started.
@@ -108,11 +108,14 @@ class SweepProgress:
 
     @property
     def _reports_decide(self) -> bool:
-        """True if the value of one report is enough to rank its trial."""
+        """True if the value of a single report is enough to rank the trial that reported it."""
         return self._store.objectives.need_one_report and self._space.repeats.count == 1
 
     def _find_best(self) -> None:
-        """Set `best` from all trials that have not failed, if a single report is enough to rank a trial. Ignore given values."""
+        """Set `best` from all trials that have not failed, if a single report is enough to rank a trial.
+
+        Ignore values from the space file.
+        """
         if not self._reports_decide:
             return
         self.best, minimize = None, self._store.minimize

@@ -113,7 +113,7 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
         address: Address of a Ray cluster. The default is the address with which the sweep started.
 
     Raises:
-        InputError: There is no such sweep or trial, the data has changed, or the trial can never run here.
+        InputError: There is no such sweep or trial, the data has changed, or the trial needs more resources than Ray has.
         SweepsError: The process of the data actor was lost.
     """
     from sweeps.controller import sweep_lookup
@@ -169,7 +169,9 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
 
 @contextlib.contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder in a sweep's folder, locked like the folder of a running sweep. Output goes to a log file in the new folder.
+    """Make a temporary folder in a sweep's folder, locked like the folder of a running sweep.
+
+    Log messages and stdout go to a file in the new folder.
 
     Args:
         folder: The sweep's folder. Every node of a cluster must be able to read it.
@@ -225,7 +227,7 @@ def _missing_value(objectives: Objectives, state: State | None, reports: list[Re
 def train_once(
     session: SweepSession, trial: Trial, fingerprint: str | None, sizes: tuple[GangSize, ...] = ()
 ) -> tuple[list[Report], Progress]:
-    """Train one trial outside of any sweep. The trial stops at the first rung of the session's job.
+    """Train one trial outside of any sweep. The trial stops at its first rung. The rungs are in the session's `job`.
 
     Args:
         session: The session. In its folder, this function creates `trial` for the trial's files and `prepared` for the data.

@@ -67,7 +67,7 @@ class SweepSession:
         data_process: Process id of the data actor; None if it runs on another machine.
 
     Raises:
-        InputError: A shape can never fit on the cluster, or `trainer.backend` names an object that is no backend.
+        InputError: A trial needs more resources than the cluster has, or `trainer.backend` names an object that is no backend.
     """
 
     cluster: cluster.Joined

@@ -40,7 +40,7 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
         The new model. Its files exist until the `with` block ends.
 
     Raises:
-        InputError: The trial has no best step, the data has changed, or the trial can never run here.
+        InputError: The trial has no best step, the data has changed, or the trial needs more resources than Ray has.
         SweepFailed: The loop failed.
         BundleError: The loop left no model of its last step.
     """
