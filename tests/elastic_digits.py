@@ -1,6 +1,7 @@
-"""A DDP loop on the digits, for tests of elastic gangs. One of three workers kills itself, once, in the folder `config["latch"]`.
+"""Loops on the digits, for tests of elastic gangs: DDP, and XGBoost as Ray Train shows it.
 
-The loop ends `config["epochs"]` epochs after a start with `config["until"]` workers from a checkpoint, so after the gang has grown again.
+One of three workers kills itself in step 6, once for each folder `config["latch"]`. A loop ends `config["more"]` steps after a start with
+`config["until"]` workers from a checkpoint, so after the gang has grown again.
 """
 
 from __future__ import annotations
@@ -11,11 +12,55 @@ import tempfile
 import time
 from pathlib import Path
 
-EPOCHS = 3000  # The loop ends long before.
+STEPS = 3000  # A loop ends long before.
+
+
+def last_step(config: dict, start: int, world: int) -> int:
+    """Return the step after which a loop ends that continues from the step `start`."""
+    return start + config["more"] if start and world == config["until"] else STEPS
+
+
+def maybe_die(config: dict, step: int, rank: int, world: int) -> None:
+    """Kill this process if this is the step, and no process has been killed yet."""
+    died = Path(config["latch"], "died")
+    if step == 6 and world == 3 and rank == 1 and not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def boost(config: dict) -> None:
+    """Boost trees on the rank's part of the digits, with a checkpoint in every second round."""
+    import ray.train
+    import xgboost
+    from ray.train.xgboost import RayTrainReportCallback
+
+    context = ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+
+    class Die(xgboost.callback.TrainingCallback):
+        def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
+            time.sleep(config["seconds"])
+            maybe_die(config, epoch + 1, rank, world)
+            return False
+
+    train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
+    dtrain, dvalid = (xgboost.DMatrix(frame.drop(columns="target"), label=frame["target"]) for frame in (train, valid))
+    checkpoint = ray.train.get_checkpoint()
+    model = RayTrainReportCallback.get_model(checkpoint) if checkpoint else None
+    start = model.num_boosted_rounds() if model else 0
+    xgboost.train(
+        {"objective": "reg:squarederror", "eta": config["lr"], "max_depth": 2, "nthread": 1},
+        dtrain,
+        evals=[(dvalid, "valid")],
+        num_boost_round=last_step(config, start, world) - start,
+        xgb_model=model,
+        callbacks=[Die(), RayTrainReportCallback(frequency=2, metrics={"loss": "valid-rmse"})],
+        verbose_eval=False,
+    )
 
 
 def train_func(config: dict) -> None:
-    """Train a linear model on the rank's part of the digits, with a checkpoint in every second epoch."""
+    """Train a linear model on the rank's part of the digits, with a checkpoint in every second step."""
     import ray.train
     import ray.train.torch
     import torch
@@ -32,22 +77,19 @@ def train_func(config: dict) -> None:
         state = torch.load(Path(checkpoint.path, "state.pt"))
         getattr(model, "module", model).load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        start = state["epoch"]
-    last = start + config["epochs"] if start and world == config["until"] else EPOCHS
-    died = Path(config["latch"], "died")
-    for epoch in range(start + 1, last + 1):
+        start = state["step"]
+    last = last_step(config, start, world)
+    for step in range(start + 1, last + 1):
         loss = torch.nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
-        if epoch == 6 and world == 3 and rank == 1 and not died.exists():
-            died.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        maybe_die(config, step, rank, world)
         loss.backward()
         optimizer.step()
         time.sleep(config["seconds"])
         with tempfile.TemporaryDirectory() as folder:
-            saves = rank == 0 and (epoch % 2 == 0 or epoch == last)
+            saves = rank == 0 and (step % 2 == 0 or step == last)
             if saves:
                 module = getattr(model, "module", model)
-                torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, Path(folder, "state.pt"))
+                torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, Path(folder, "state.pt"))
             metrics = {"loss": float(loss.detach()), "world": world, "rows": len(frame)}
             ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder) if saves else None)
