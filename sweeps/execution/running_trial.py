@@ -136,7 +136,7 @@ class RunningTrial:
         late = {rank: silence for rank, silence in self.silent.items() if silence.seconds >= limit}
         for rank in set(range(workers)) - set(late):
             quiet = now - max(self.last_update.get(rank, 0.0), self.began)
-            if not self.progress.has_ended(rank) and quiet > limit + STACKS_WITHIN:
+            if not self.progress.has_ended(rank) and not self._waits_at_gate(rank) and quiet > limit + STACKS_WITHIN:
                 late[rank] = Silence(rank, quiet)
         return [late[rank] for rank in sorted(late)]
 
@@ -184,6 +184,9 @@ class RunningTrial:
             if self._gates_closed:
                 self._gates[step].set_result(False)
         return self._gates[step]
+
+    def _waits_at_gate(self, rank: int) -> bool:
+        return any(not gate.done() and self.progress.has_reached(rank, step) for step, gate in self._gates.items())
 
     def look_at_gates(self, resizes: Callable[[int], bool]) -> None:
         """Open the gate of each step that all ranks have reported, or make the ranks stop there.

@@ -114,6 +114,7 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     for number, state in enumerate((State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING)):
         events += trial_events(number, state) if number or not resumed else []
     changed = [TrialStarted(START + 4, 4, sample_trial(4)), TrialChanged(START + 5, 4, sample_trial(4), 1, {"pbt.params.lr": 0.2})]
+    changed.append(TrialChanged(START + 6, 4, sample_trial(4), 1, {"scaling.num_workers": 2.0}, 2))
     events += [*changed, TrialPaused(START + 6, 4, 1), TrialEnded(START + 7, 4, Result(State.COMPLETE, 0.25, 1, 1))]
     best = {"trial": "0004", "value": 0.25, "test": None, "params": sample_trial(4).params}
     trials = {"completed": 2, "pruned": 1, "failed": 1, "interrupted": 1}

@@ -13,12 +13,13 @@ import pytest
 from sweeps.controller.commands import FOLDER, Command, Enqueue, Pause, Resume, Stop, send
 from sweeps.controller.controller import SweepController
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.trial import Action, Checkpoint, Report, State
+from sweeps.core.trial import Action, Checkpoint, GangSize, Report, State
 from sweeps.data.data_actor import LOST_MESSAGE
 from sweeps.execution.messages import Past, Progress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import Journal
+from sweeps.tracking.events import TrialChanged
 from tests.search.deaths import Deaf
 
 BODY = "params: {eta: {uniform: [0, 1]}}"
@@ -41,6 +42,10 @@ class Monitor:
         self.pool_was_restarted = lambda: restarted
         self.data_process_is_alive = lambda: data_is_alive
         self.update_usage = self.close = lambda: None
+        self.all_started = False
+
+    def set_all_started(self, all_started: bool) -> None:
+        self.all_started = all_started
 
 
 def controller(space: Any, folder: Any) -> tuple[SweepController, Pool]:
@@ -280,3 +285,48 @@ def test_a_command_that_cannot_be_carried_out_is_logged(going, caplog, refused, 
     command(going, refused)
     assert why in caplog.text and going.reason is None
     assert not list((going.folder / FOLDER).iterdir())
+
+
+ELASTIC = BODY + "\nscaling: {num_workers: {elastic: [1, 3]}, resources_per_worker: {CPU: 1, GPU: 0.5}}"
+
+
+def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make_space, tmp_path):
+    space = make_space(ELASTIC, scheduler="{name: none}", extra="")
+    going, _ = controller(space, tmp_path)
+    events: list[Any] = []
+    going.trackers.publish = events.append  # type: ignore[method-assign]
+    name = going.start_trial()
+    assert name is not None
+    three, two = GangSize(0, 3, 0, 1.0), GangSize(2, 2, 3, 2.0)
+    going.on_trial_progress(name, news(1, 0.5, sizes=(three,), seconds=10.0, worker_seconds=30.0))
+    going.on_trial_progress(name, news(4, 0.4, sizes=(three, two), seconds=20.0, worker_seconds=50.0))
+    going.on_trial_progress(name, news(5, 0.4, sizes=(three, two), seconds=30.0, worker_seconds=70.0))
+    changes = [event for event in events if isinstance(event, TrialChanged)]
+    assert [(e.step, e.workers, e.metrics, e.time) for e in changes] == [
+        (0, 3, {"scaling.num_workers": 3.0}, 1.0),
+        (2, 2, {"scaling.num_workers": 2.0}, 2.0),
+    ]
+    again, pool = controller(space, tmp_path)
+    past = again.start_trial() and pool.started[-1]
+    assert past is not None and (past.sizes, past.worker_seconds, past.seconds) == ((three, two), 70.0, 30.0)
+    again.on_trial_progress(name, Progress(state=State.COMPLETE, sizes=past.sizes, seconds=40.0, worker_seconds=90.0))
+    study = record.read(tmp_path)
+    assert study is not None
+    trial = study.trials[0]
+    assert trial.sizes == (three, two) and trial.result.metrics["cpu_seconds"] == 90.0 and trial.result.metrics["gpu_seconds"] == 45.0
+
+
+def test_the_pool_learns_when_no_trial_is_left_to_start(make_space, tmp_path):
+    going, _ = controller(make_space(ELASTIC, scheduler="{name: none}", extra="", max_trials=2), tmp_path)
+    going._monitor = monitor = Monitor()
+    told = []
+    for _ in range(2):
+        going._status_time = 0.0
+        going.poll()
+        told.append(monitor.all_started)
+        assert going.start_trial() is not None
+    going._status_time = 0.0
+    going.poll()
+    assert [*told, monitor.all_started] == [False, False, True]
+    resumed, _ = controller(going.space, tmp_path)
+    assert resumed._trials_left(), "both trials were interrupted"

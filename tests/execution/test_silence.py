@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from sweeps.execution.messages import Ranks, Silence
+from sweeps.execution.messages import Ranks, RankUpdate, Silence
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.trial_session import SILENT_AFTER, DatasetCache, TrialSession, stack_of
@@ -82,6 +82,9 @@ def test_r13_late_ranks_are_found():
         assert [(s.rank, s.stack) for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [(0, "here"), (1, "")]
         run.last_update[1] = 111.0
         assert [s.rank for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [0]
+        run.progress.record_update(1, RankUpdate(1, 2))
+        run.gate(2)  # rank 1 of an elastic gang waits for rank 0
+        assert [s.rank for s in run.overdue(10, 2, 500.0)] == [0]
         run.decision(3)  # a rank waits for the driver
         assert run.overdue(10, 2, 500.0) == []
 
