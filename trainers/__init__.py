@@ -1,4 +1,4 @@
-"""Training loops for several frameworks. Each file has an ordinary Ray Train loop, and a function that loads the trained model.
+"""Training loops for several frameworks. Each file has a training loop for Ray Train, and a function that loads the trained model.
 
 A trainer `NAME.py` has these parts:
 

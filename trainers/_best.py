@@ -19,7 +19,8 @@ class Best:
 
     Args:
         cur: The trial.
-        whole: True if the rounds of the booster cannot be sliced. The complete model of the best round is then kept in memory.
+        whole: True if XGBoost cannot cut the model of an earlier round out of the booster. The model of the best round is then kept in
+            memory.
         check: The rows for which each checkpoint records predictions, or None.
         columns: Names and types of the columns, which saved models contain.
 
@@ -77,7 +78,15 @@ class Best:
         named(model, Columns())
 
     def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
-        """Predict the check rows with the model in memory. The model predicts on a CPU, because a bundle predicts on a CPU, too."""
+        """Predict the check rows with the best model, as it is in memory.
+
+        The prediction is made on a CPU, because a bundle predicts on a CPU, too.
+
+        Args:
+            booster: The booster after its last round.
+            best_step: Number of the best round.
+            model: The model of the best round.
+        """
         assert self.check is not None
         if has_gpu():
             model = model.copy()

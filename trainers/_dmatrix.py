@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """Names and types of the columns in a matrix or a model. None if there are no names or no types."""
+    """Names and types of the columns in a matrix or a model. `names` is None if there are no names, `types` if there are no types."""
 
     names: Sequence[str] | None = None
     types: Sequence[str] | None = None

@@ -75,7 +75,7 @@ class RequestedMetrics:
         return self.names[0]
 
     def reported(self, measured_values: Mapping[str, float]) -> dict[str, float]:
-        """Select the metrics that the trial reports from the measured metrics of a round."""
+        """Return those of a round's measured metrics that the trial reports."""
         return {k: v for k, v in measured_values.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
 
     def require(self, measured_values: Iterable[str]) -> None:
@@ -91,7 +91,7 @@ class RequestedMetrics:
             require_metric(name, measured_values)
 
     def final(self, model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], reported: Iterable[str]) -> dict[str, float]:
-        """Measure the metrics of a finished model that the trial did not report.
+        """Measure the metrics in `others` for a finished model. Metrics that the trial reported are left out.
 
         Args:
             model: The finished model.

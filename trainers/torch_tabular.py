@@ -79,7 +79,7 @@ def parameters(config: dict[str, Any], max_t: int | None) -> dict[str, Any]:
 
     Args:
         config: The trial's `params`.
-        max_t: The step at which the scheduler ends the trial, or None. This step is the default of `epochs`.
+        max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is this step, or 20 if there is none.
 
     Raises:
         ValueError: A name is unknown, or a value breaks its rule.
@@ -290,7 +290,10 @@ class _Best:
         self.weights: dict[str, torch.Tensor] = {}
 
     def see(self, network: nn.Module, epoch: int, value: float) -> None:
-        """Compare an epoch's value with the best value so far. If the value is better, keep it and a copy of the network's weights."""
+        """Compare an epoch's value with the best value so far.
+
+        If the value is better, keep the value and a copy of the network's weights.
+        """
         if self.cur.better(value, self.value):
             self.epoch, self.value, self.weights = epoch, value, _weights(network)
 
@@ -424,7 +427,10 @@ def _optimizer(model: nn.Module, params: dict[str, Any], latest: dict[str, Any])
 
 
 def _seed(*parts: int) -> int:
-    """Combine several numbers into one seed. Different lists give independent streams."""
+    """Combine several numbers into one seed.
+
+    Different numbers, or another order of the numbers, give independent seeds.
+    """
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 

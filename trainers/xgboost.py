@@ -317,10 +317,11 @@ def _integer(name: str, value: Any) -> Any:
 def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:
     """Create a booster without column names.
 
-    If constraints name columns, the matrices get column names while XGBoost looks up these columns.
+    `monotone_constraints` and `interaction_constraints` may name columns. If one of them is set, the matrices get column names while
+    XGBoost looks up these columns.
 
     Raises:
-        ValueError: A constraint names an unknown column.
+        ValueError: One of these parameters names an unknown column.
     """
     constrained = [key for key in CONSTRAINTS if params.get(key) is not None]
     if constrained:
@@ -345,9 +346,10 @@ def _renewal_interval(params: dict[str, Any], values: int) -> int:
 
     XGBoost's updater samples columns with a random state that no model file contains. The state is seeded when the updater is created. The
     updater is therefore created again at fixed rounds, and only these rounds have checkpoints. A resumed trial then grows the same trees as
-    an uninterrupted one. Each call takes 0.6 ms, so a small table has 50 rounds between two calls, and a large table has 1.
+    an uninterrupted one. Each call takes 0.6 ms. A small table therefore has 50 rounds between two calls; a table with at least `LARGE`
+    values has 1 round. `values` is the number of values in this rank's table.
 
-    Without sampling no call is needed. On a GPU, or with the user's own `updater`, a resumed trial samples other columns.
+    If no columns or rows are sampled, no call is needed. On a GPU, or with the user's own `updater`, a resumed trial samples other columns.
     """
     draws = any(float(params.get(name, 1)) < 1 for name in SAMPLING)
     if not draws or params.get("booster") == "gblinear" or "updater" in params or str(params.get("device", "cpu")) != "cpu":

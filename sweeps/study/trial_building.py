@@ -24,7 +24,7 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
     Args:
         seed: Seed of the sweep.
         number: Number of the trial or configuration.
-        purpose: Name of the purpose, such as "trial". Different purposes get independent seeds.
+        purpose: What the seed is used for, such as "trial". Different purposes get independent seeds.
 
     Returns:
         A seed with 0 <= seed < 2**32.
@@ -34,13 +34,13 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
 
 
 def build_trial(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
-    """Build a trial from the keys of its active dimensions.
+    """Build a trial from the key that is chosen for each active dimension. The key stands for a value; see `Dimension.value`.
 
     Args:
         space: The search space.
         number: Number of the trial.
-        choose: Function that returns the key of a dimension; see `sweeps.space.Space.fill`.
-        origin: Number of the repeated trial; None for a new configuration.
+        choose: Function that returns the chosen key of a dimension; see `Space.fill`.
+        origin: Number of the trial that this trial repeats with another seed; None for a new configuration.
     """
     values = {}
 

@@ -51,7 +51,7 @@ class View:
         return lines[:height]
 
     def _part(self, name: str, body: list[Text], label: str | None = None) -> list[Text]:
-        """Return a labeled section of the view. For one width of the terminal, its number of lines never decreases."""
+        """Return a labeled section of the view. While the terminal's width is the same, the section never gets shorter."""
         size, label = max(self._heights.get(name, 0), len(body)), label or name
         self._heights[name] = size
         body = body + [Text("")] * (size - len(body))
@@ -117,7 +117,7 @@ def flow(pieces: Sequence[Text], width: int, most: int, gap: str = "  ") -> list
 
 
 def columns_of(width: int, longest: Mapping[str, int]) -> dict[str, int]:
-    """Return the names and widths of the table columns that fit, in order.
+    """Choose the columns of the trial table that fit into the terminal. Return the width of each column by its name, from left to right.
 
     Args:
         width: Width of the terminal.

@@ -10,7 +10,9 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def row_counter(stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int], None]]:
-    """Yield a function that shows the number of rows and the rate. The line is erased at the end.
+    """Yield a function that takes the number of processed rows, and shows this number and the rows per second.
+
+    The line is erased when the block ends.
 
     If `stream` is not a terminal, nothing is shown.
     """

@@ -30,7 +30,7 @@ MAX_CELL = 20
 
 
 def width_of(stream: TextIO) -> int:
-    """Return the width of the terminal behind a stream, or `UNBOUNDED` for a pipe or a file."""
+    """Return the width of the terminal that a stream writes to, or `UNBOUNDED` for a pipe or a file."""
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
 
 
@@ -216,7 +216,10 @@ def format_repair(done: Repaired) -> str:
 
 
 def _look(result: SweepResult) -> list[str]:
-    """Return lines with the commands that show a sweep."""
+    """Return lines with the commands that show the sweep of a result.
+
+    These are `sweeps show`, and `sweeps ui` or the address of the MLflow server.
+    """
     lines, uri = [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"], result.mlflow.get("tracking_uri")
     if uri is None:  # MLflow has not recorded the sweep.
         return lines

@@ -135,9 +135,9 @@ def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Call
         missing: True if one column has missing values.
 
     Returns:
-        (current, shards). `current` is a function that returns a new `Current`. Its keyword arguments replace attributes of this `Current`.
-        All `Current` objects that the function returns share one cache for `Current.cached`, like consecutive trials on one worker.
-        `shards` maps "train" and "valid" to shards with five numeric columns and the label in column `y`.
+        (current, shards). `current` is a function that returns a new `Current`. The keyword arguments of the function replace attributes of
+        this `Current`. All `Current` objects that the function returns share one cache for `Current.cached`, like consecutive trials on one
+        worker. `shards` maps "train" and "valid" to shards with five numeric columns and the label in column `y`.
     """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows + 80, 5))

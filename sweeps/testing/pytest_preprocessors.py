@@ -28,7 +28,7 @@ class PreprocessorTests:
     Attributes:
         step: The step as in a space file: the name of a preprocessor from Ray Data, or `module:attr`.
         params: Parameters of the step.
-        columns: Columns of the step, as in a space file. None uses the step's default.
+        columns: Columns to which the step is applied, as in a space file. None uses the step's default.
     """
 
     step: ClassVar[str]

@@ -91,7 +91,12 @@ class SamplerTests:
         return load(file)
 
     def _run(self, opened: Callable[[Path], SearchLoop], resume_every: int = 0) -> list[Trial]:
-        """Run trials, three at a time, in a new folder, and return them."""
+        """Run trials, three at a time, in a new folder, and return the trials.
+
+        Args:
+            opened: Opens the sweep in a folder, as a driver does.
+            resume_every: Open the sweep again after this number of trials, as a resume does; 0 for never.
+        """
         with tempfile.TemporaryDirectory() as name:
             search, trials = opened(Path(name)), list[Trial]()
             for number in range(self.trials):
@@ -112,4 +117,4 @@ def _finish(search: SearchLoop, trial: Trial) -> None:
 
 
 def no_loop(config: dict[str, Any]) -> None:
-    """Stand in for a training loop, which these tests do not run."""
+    """Training loop that the space file of these tests names. The tests never call it."""

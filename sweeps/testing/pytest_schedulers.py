@@ -62,7 +62,7 @@ class SchedulerTests:
             )
 
     def test_decisions_use_declared_capabilities_only(self) -> None:
-        """Check that the scheduler declares every action that it returns."""
+        """Check that `decide` returns STOP, PAUSE or EXPLOIT only if `stops`, `pauses` or `perturbs` is True."""
         scheduler = self.scheduler()
         allowed = {Action.CONTINUE: True, Action.STOP: scheduler.stops, Action.PAUSE: scheduler.pauses, Action.EXPLOIT: scheduler.perturbs}
         for view, trial, rung in self._situations(scheduler):

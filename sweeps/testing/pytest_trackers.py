@@ -51,7 +51,7 @@ space:
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Replace the training loop of the sample sweep. This function is never called."""
+    """Training loop that the sample sweep's space file names. It is never called."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def trial_events(number: int, state: State) -> list[TrialEvent]:
 
 @dataclass(frozen=True)
 class SampleHistory:
-    """History of a sample sweep whose trial 0 an earlier driver completed."""
+    """History of the sample sweep after a resume. An earlier driver completed trial 0."""
 
     def __call__(self, skip: Container[int] = ()) -> Iterator[TrialEvent]:
         """Yield the events of trial 0, unless 0 is in `skip`."""
@@ -100,7 +100,7 @@ class SampleHistory:
 
 
 def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
-    """Return the events of a sweep in which four trials complete, are pruned, fail and are interrupted.
+    """Return the events of a sweep with trials of each kind: complete, pruned, failed and interrupted.
 
     Args:
         folder: An existing folder. The sweep's folder is created inside this folder.
@@ -130,14 +130,16 @@ class TrackerTests:
         raise NotImplementedError("override `create_tracker`")
 
     def ended_trials(self, sweep_folder: Path) -> list[int]:
-        """Read the tracker's output, and return the trial's number for each end of a trial in the output, in any order.
+        """Return the numbers of the trials whose end the tracker has recorded, in any order.
+
+        If an end was recorded twice, return the number twice.
 
         Overriding this method is optional. Without it, the suite does not check what the tracker wrote.
         """
         raise NotImplementedError("`ended_trials` is not overridden")
 
     def play(self, folder: Path, events: Sequence[Event]) -> None:
-        """Hand events to a new tracker and close it."""
+        """Hand events to a new tracker, and close the tracker."""
         tracker = self.create_tracker(folder)
         for event in events:
             tracker.handle(event)

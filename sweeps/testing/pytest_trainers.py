@@ -123,7 +123,7 @@ class TrainerTests:
             assert self.run(folder, resume=checkpoint).metrics == whole.metrics[step:]
 
     def test_a_stop_ends_the_loop(self, tmp_path: Path) -> None:
-        """The loop does not catch the stop that `ray.train.report` raises."""
+        """The loop does not catch the exception with which `ray.train.report` stops the loop."""
         assert len(self.run(tmp_path, stop_at=2).metrics) == 2
 
     def test_max_t_ends_the_loop(self, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ class TrainerTests:
         assert 2 in run.checkpoints
 
     def test_load_predicts_rows(self, tmp_path: Path, definition: TrainerDefinition) -> None:
-        """The loaded model makes the same prediction for each row as the model in memory, in the documented shape."""
+        """The loaded model returns an array of shape (n,) or (n, classes), with the same predictions as the model in memory."""
         if definition.load is None:
             pytest.skip("the trainer has no `load`")
         current, shards = self.table()

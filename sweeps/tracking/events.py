@@ -102,7 +102,7 @@ class TrialChanged(TrialEvent):
     Attributes:
         trial: The trial after the change.
         step: The step of the checkpoint from which the trial continues.
-        metrics: What changed, as metrics: the numeric parameters that PBT changes, or the number of workers.
+        metrics: The change, as metrics: new values of the numeric parameters that PBT changes, or the new number of workers.
         workers: New number of workers of an elastic trial; None if the number has not changed.
     """
 
@@ -153,7 +153,7 @@ class SweepEnded(Event):
 
     Attributes:
         result: The result of the sweep; None if the driver failed before there was one.
-        best: The best trial; None if no trial has a value.
+        best: The best trial. None if no trial has a value, and always None with several objectives.
         report: The report in Markdown; "" if it was not written.
         earlier_front: Numbers of the trials that were on the Pareto front when an earlier driver ended.
     """

@@ -1,8 +1,8 @@
 """The hub hands each event of a sweep to every tracker, and never blocks the search.
 
 MLflow has a process of its own (`sweeps.tracking.mlflow.tracker_process`). Every other tracker runs in a daemon thread with a queue. A
-tracker that raises an exception is dropped at once and not retried, because it may have handled half of the event. A tracker is also
-dropped if its queue gets too long. The search continues in both cases, and the sweep's result says which tracker was dropped, and why.
+tracker that raises an exception is dropped at once and not retried, because the tracker may have handled a part of the event. A tracker is
+also dropped if its queue gets too long. The search continues in both cases, and the sweep's result says which tracker was dropped, and why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TrackerHub:
 
     Attributes:
         mlflow: The MLflow tracker, or None.
-        mlflow_complete: True if MLflow has handled every event, which means that MLflow stored or refused it. Valid after `close`.
+        mlflow_complete: True if MLflow has handled every event, which means that MLflow stored or refused the event. Valid after `close`.
     """
 
     def __init__(self, trackers: Iterable[tuple[str, Tracker]] = (), mlflow: MlflowTracker | None = None):

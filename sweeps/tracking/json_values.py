@@ -1,4 +1,4 @@
-"""Convert values to JSON for trackers, without the secrets in them."""
+"""Convert values to JSON for trackers. Secrets in the values are replaced."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ RESULT_FIELDS = ("value", "values", "best_step", "steps", "seconds", "feasible",
 
 
 class JsonLinesTracker:
-    """Appends every event to a file. Each reported step is a line of its own.
+    """Appends every event to a file. Each reported step is a separate line.
 
-    After a resume, the tracker reads the file and adds the missing lines about trials of earlier drivers. Each step and each end of a
-    trial is therefore written once. Only the starts of a trial may be repeated.
+    After a resume, the tracker reads the file and adds the missing lines about trials of earlier drivers. Each step and each end of a trial
+    is therefore written once. Only the start of a trial may be written more than once.
     """
 
     @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class JsonLinesTracker:
             return
 
     def _lines(self, event: events.Event) -> Iterator[dict[str, JsonValue]]:
-        """Yield the JSON objects of an event that are not in the file yet."""
+        """Yield the JSON objects of an event, except those that are already in the file."""
         if isinstance(event, events.TrialReported):
             for report in event.reports:
                 if (event.trial_id, report.step) not in self._steps:

@@ -29,8 +29,8 @@ def _url(text: str) -> str:
 class WebhookTracker:
     """Posts the sweep's result as JSON. If the server answers with an error or too late, the result gets a note.
 
-    The body is `{"sweep", "folder", "status", "result"}`. `status` is `completed`, `interrupted` or `failed`. `result` is the
-    object that `sweeps run --json` prints, without the entries that trackers add. It is null if the sweep failed before it had a result.
+    The body is `{"sweep", "folder", "status", "result"}`. `status` is `completed`, `interrupted` or `failed`. `result` is the object that
+    `sweeps run --json` prints, without the entries that trackers add. `result` is null if the sweep failed before it had a result.
     """
 
     @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class WebhookTracker:
         """Options in the space file.
 
         Attributes:
-            url: Where to post. `$NAME` is replaced by the environment variable, so that the file need not hold a secret.
+            url: Where to post. `$NAME` is replaced by the value of the environment variable NAME, so that the space file need not contain a
+                secret.
             timeout: Seconds to wait for the server.
         """
 

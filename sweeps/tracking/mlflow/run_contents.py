@@ -92,9 +92,9 @@ def sweep_metrics(result: SweepResult) -> dict[str, float]:
 def description(markdown: str, links: dict[str, str]) -> str:
     """Return a run's description: links, followed by the first lines of a report, up to MLflow's limit.
 
-    MLflow's page first shows about five lines. From the third line on, the lines are faded and links cannot be clicked, so the links
-    come first. The report's title is left out, because the page shows the title already. The space file is left out, because a link
-    leads to the file, and its long lines would squeeze the page. The page shows table columns without a gap, so a gap is added.
+    MLflow's page first shows about five lines. From the third line on, the lines are faded and links cannot be clicked, so the links come
+    first. The report's title is left out, because the page shows the title already. The space file is left out, because a link leads to the
+    file, and the long lines of the file would squeeze the page. The page shows table columns without a gap, so a gap is added.
 
     Args:
         markdown: The report.

@@ -42,7 +42,7 @@ REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether MLflow would refuse the same request again, for example because its text cannot be encoded.
+    """Return whether MLflow would refuse the same request again, for example because a text in the request cannot be encoded.
 
     MLflow's own store reports an encoding error as an internal error of the server. All other errors may be temporary.
     """
@@ -77,7 +77,8 @@ class Batch:
     """Requests to MLflow for a group of events.
 
     Attributes:
-        retrying: True if the server did not answer an earlier attempt. That attempt may have created runs, so they are searched first.
+        retrying: True if the server did not answer an earlier attempt. That attempt may have created runs, so MLflow is searched for runs
+            before new runs are created.
         metrics: Metrics to log, by run ID.
         params: Parameters to log, by run ID and name. MLflow refuses a batch that names a parameter twice.
         tags: Tags to set, by run ID.
@@ -216,7 +217,7 @@ class RunWriter:
 
     @functools.singledispatchmethod
     def _add(self, event: events.Event, batch: Batch) -> None:
-        """Add the requests for one event to a batch. Event types without an implementation of their own need no request."""
+        """Add the requests for one event to a batch. For event types that are not registered below, add nothing."""
 
     @_add.register
     def _(self, event: events.SweepStarted, batch: Batch) -> None:

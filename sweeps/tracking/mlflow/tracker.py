@@ -44,7 +44,10 @@ Message = Event | Close | Lost
 
 
 def default_uri(root: Path) -> str:
-    """Return the URI of the SQLite file in the root of all sweeps. It is not a folder, because MLflow 3 does not write to folders."""
+    """Return the URI of the SQLite file in the root of all sweeps.
+
+    A folder cannot be the store, because MLflow 3 does not write to folders.
+    """
     return f"sqlite:///{(root / 'mlflow.db').resolve()}"
 
 
@@ -56,7 +59,7 @@ class MlflowTracker:
 
     Attributes:
         parent: ID of the parent run; None until the run is found or created.
-        error: The last error because of which MLflow misses data; None if there was none.
+        error: The latest error that made MLflow miss data; None if there was none.
         waiting: True while the server does not answer.
     """
 
@@ -118,7 +121,7 @@ class MlflowTracker:
             log.error("MLflow gets no more data of this sweep, because the MLflow tracker failed:\n%s", masked(traceback.format_exc()))
 
     def _write_all(self, first: Message) -> None:
-        """Write batches of events until the tracker is closed."""
+        """Write batches of events until the tracker is closed. `first` is the first message of the first batch."""
         messages = [first]
         while True:
             time.sleep(BATCH_EVERY if not isinstance(messages[0], Close) else 0)

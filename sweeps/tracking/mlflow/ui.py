@@ -76,7 +76,7 @@ def serve_ui(
             running server, no new server is started, and the links lead to the running server.
 
     Returns:
-        The exit code of the command; 0 after Ctrl-C.
+        The exit code for `sweeps ui`; 0 after Ctrl-C.
 
     Raises:
         InputError: MLflow has recorded no sweep, the given sweep does not exist, or the host and port are not available.
@@ -139,7 +139,7 @@ def free_port(host: str, port: int) -> int:
 
 
 def choose_sweep(sweeps: Sequence[Sweep], name: str | None) -> Sweep | None:
-    """Return the sweep with a name. If `name` is None, return the newest sweep, or None if there are no sweeps.
+    """Return the sweep that `name` selects. If `name` is None, return the newest sweep, or None if there are no sweeps.
 
     Raises:
         InputError: The name matches no sweep, or several sweeps.

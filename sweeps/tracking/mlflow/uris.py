@@ -1,4 +1,4 @@
-"""Check a tracking URI before a sweep starts, because the tracker's process cannot ask the user."""
+"""Check a tracking URI before a sweep starts. The tracker's process would report a wrong URI only while the sweep runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Build saved views of MLflow's UI. A view sets which runs are shown, their order, and the columns and charts. No I/O.
 
-The button "Save view" of MLflow 3.17 stores a view as a tag of the experiment. A link can contain the tag's name, and the page lists
-all saved views. The tracker saves one view for each sweep and one for all sweeps. `tests/browser` tests both.
+The button "Save view" of MLflow 3.17 stores a view as a tag of the experiment. A link can contain the tag's name, and the page lists all
+saved views. The tracker saves one view for each sweep and one for all sweeps. `tests/browser` opens both views in a browser.
 """
 
 from __future__ import annotations
