@@ -73,7 +73,7 @@ class SearchLoop:
         Raises:
             InputError: The algorithm needs a package that is not installed, a user-defined sampler or scheduler cannot be built, or the
                 database cannot be reached.
-            DamagedStudy: The study is damaged, or has fewer trials than the sweep's result counts.
+            DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         """
         scheduler, sampler = scheduler_of(space.scheduler), CellSampler(space)
         return cls(StudyStore(folder, space, all_rungs(scheduler)), scheduler, sampler)

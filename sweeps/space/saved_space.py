@@ -33,7 +33,7 @@ def save_space(folder: Path, space: Space, began: float, **more: str | None) -> 
         folder: The sweep's folder.
         space: The sweep's space.
         began: Time of the sweep's start, in seconds since the epoch.
-        more: Further keys of `origin.json` that a resume needs. They must not contain a password.
+        more: Further keys for `origin.json` that a resume needs, with their values. No value may contain a password.
     """
     write_text(SweepFolder(folder).space, space.text)
     origin: dict[str, Any] = {"name": space.name, "base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
@@ -42,7 +42,7 @@ def save_space(folder: Path, space: Space, began: float, **more: str | None) -> 
 
 
 def save_limits(folder: Path, space: Space) -> None:
-    """Save the limits of a resumed sweep in `origin.json`."""
+    """Save the overrides and the limits of a resumed sweep in `origin.json`."""
     write_text(SweepFolder(folder).origin, json.dumps(read_origin(folder) | _limits(space), indent=2) + "\n")
 
 
@@ -52,9 +52,9 @@ def _limits(space: Space) -> dict[str, Any]:
 
 
 def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
-    """Load the space of a sweep's folder, and prepend the folders of the user's modules to `sys.path`.
+    """Load the space file that is saved in a sweep's folder, and prepend the folders of the user's modules to `sys.path`.
 
-    Relative paths in the space start at the original folder of the space file.
+    Relative paths in the saved file start at the folder of the original file.
 
     Args:
         folder: The sweep's folder.
@@ -74,7 +74,10 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 
 
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
-    """Load the space of a sweep's folder. The sweep keeps its saved name, because a default name comes from the original file's name."""
+    """Load the space file that is saved in a sweep's folder, with other overrides.
+
+    The sweep's name comes from `origin.json`, because it may have been the name of the original file, which the saved copy does not have.
+    """
     origin = read_origin(folder)
     algorithm = str(origin.get("algorithm", "tpe"))  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
     space = load(SweepFolder(folder).space, overrides, base=base, algorithm=algorithm)
@@ -129,7 +132,7 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
         The space, and the folders of the user's modules.
 
     Raises:
-        InputError: An override or the file changes something other than a limit, or trials are added to a fixed population.
+        InputError: An override or the file changes something other than a limit, or the number of trials of a population changes.
     """
     space, roots = saved_space(folder)
     if wrong := [o for o in overrides if o.partition("=")[0].strip().split(".")[0] != "limits"]:
@@ -168,9 +171,9 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
 
 
 def _differ_only_in_limits(space: Space, other: Space) -> bool:
-    """Return whether two spaces are equal apart from their limits.
+    """Return True if two spaces are equal apart from their limits.
 
-    Text, path, overrides and name may differ. The population of PBT may differ too, because the limits determine the population.
+    Text, path, overrides and name may differ. The option `population` of PBT may differ too, because it follows from the limits.
     """
     shared = {name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")}
     options = other.scheduler.options | {k: v for k, v in space.scheduler.options.items() if k == "population"}

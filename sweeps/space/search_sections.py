@@ -1,4 +1,4 @@
-"""Parse the sections that say how a space is searched: objective, constraints, search, scheduler, repeats, limits and checkpoints."""
+"""Parse the sections for the search of a space: objective, constraints, search, scheduler, repeats, limits and checkpoints."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ SEARCH_SECTIONS = ("objective", "constraints", "search", "scheduler", "repeats",
 
 
 class SearchSections:
-    """Parser of the sections that say how a space is searched. The constructor parses all of them.
+    """Parser of the sections for the search of a space. The constructor parses all of them.
+
+    A section that has a problem becomes None, or () for `objectives`.
 
     Args:
         file: The space file.
         roots: Folders in which references to the user's modules are looked up.
 
     Attributes:
-        objectives: The objectives. () after a problem.
-        constraints: The constraints.
-        search: The sampler; None after a problem.
-        scheduler: The scheduler; None after a problem.
-        repeats: The repeats; None after a problem.
-        limits: The limits; None after a problem.
-        checkpoints: The checkpoints to keep; None after a problem.
+        objectives: Metrics to optimize, from the section `objective`.
+        constraints: Bounds on metrics. A bound that has a problem is left out.
+        search: The sampler, with its options.
+        scheduler: The scheduler, with its options.
+        repeats: Number of times that each configuration is trained.
+        limits: Budget of the sweep.
+        checkpoints: Rules for the checkpoints to keep.
     """
 
     def __init__(self, file: SpaceFile, roots: Iterable[Path] = ()):
@@ -59,12 +61,12 @@ class SearchSections:
 
     @property
     def parsed(self) -> dict[str, Any]:
-        """The parsed sections, by the names of the attributes."""
+        """The parsed sections as keyword arguments of `Space`. The keys are the names of this object's attributes."""
         names = ("objectives", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints")
         return {name: getattr(self, name) for name in names}
 
     def _check(self, model: type[T], section: str) -> T | None:
-        """Validate a section by its dataclass. Return None after a problem."""
+        """Validate a section, and return it as an instance of its dataclass. Return None if it has a problem."""
         return check(model, self.file.node(section), section, self.file.at(section), self.problems)
 
     def _read_objectives(self) -> tuple[Objective, ...]:
@@ -83,7 +85,7 @@ class SearchSections:
         return tuple(objective for objective in objectives if objective is not None) if None not in objectives else ()
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
-        """Parse `constraints`: a comparison with a number for each metric."""
+        """Parse `constraints`, a mapping of metrics to comparisons such as `<= 5`."""
         node = self.file.node("constraints")
         if node.value is None or report_domains(node, "constraints", self.problems):
             return ()
@@ -123,7 +125,10 @@ class SearchSections:
         return search
 
     def _check_algorithm(self, algorithm: str) -> bool:
-        """Return whether an algorithm is built in or a valid reference; if not, add a problem. `run` checks the class of a reference."""
+        """Return True if an algorithm is built in or a reference `module:attr` to existing code. Otherwise, add a problem.
+
+        The code is not imported here, so `sweeps run` checks later that it is a sampler.
+        """
         valid = (AUTO, *registry.names("sampler"))
         if algorithm in valid:
             return True
@@ -135,7 +140,7 @@ class SearchSections:
         return problem is None
 
     def choose(self, choice: Choice) -> None:
-        """Set the algorithm that was chosen for `auto`, and check that this algorithm has the given options."""
+        """Set the algorithm that was chosen for `auto`, and check that it has all options that the file gives."""
         if self.search is None or self.search.algorithm != AUTO:
             return
         own = option_names("sampler", choice.algorithm) if registry.is_built_in("sampler", choice.algorithm) else ()
@@ -208,17 +213,17 @@ class SearchSections:
         return SchedulerSpec(name.value, {key: getattr(scheduler, key) for key in own})
 
     def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
-        """Return a user's scheduler. Its options are not checked here, because `validate` runs no user code; `run` checks them."""
+        """Return a user's scheduler. Its options are not checked here, because parsing runs no user code; `sweeps run` checks them."""
         if (problem := registry.problem("scheduler", name.value, self.roots)) is not None:
             self.problems.add(name.mark, "scheduler.name", problem)
             return None
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
     def _check_other_schedulers_keys(self, node: Node, name: Node, given: Mapping[str, Node], own: tuple[str, ...]) -> None:
-        """Add problems for keys that belong to other schedulers.
+        """Add problems for keys that this scheduler does not have but other built-in schedulers have.
 
-        If a `--set` override named this scheduler, and the keys come from the file or from other overrides, one problem covers all keys.
-        Otherwise each key has its own problem.
+        If a `--set` override gives the scheduler's name, but none of these keys, one problem covers all of them and suggests to replace the
+        whole section. Otherwise each key has its own problem.
         """
         others = [key for key in given if key not in own and key in scheduler_keys()]
         if others and not name.mark.line and all(given[key].mark.source != name.mark.source for key in others):
@@ -234,7 +239,7 @@ class SearchSections:
     # ---- contradictions between sections
 
     def _check_checkpoints(self) -> None:
-        """Add a problem if the file limits the checkpoints to keep, but trials continue from checkpoints of other trials, as under PBT."""
+        """Add a problem if the section `checkpoints` has limits, but trials may continue from checkpoints of other trials, as under PBT."""
         if self.checkpoints and not self.checkpoints.all_stay and self.scheduler and perturbs(self.scheduler):
             text = f"cannot be limited under {self.scheduler.name}, because its trials continue from the checkpoints of other trials"
             self.file.wrong("checkpoints", text)
@@ -282,7 +287,7 @@ def _algorithm_options(algorithm: str) -> dict[str, type]:
 
 
 def option_names(kind: str, name: str) -> tuple[str, ...]:
-    """Return the names of the options of a built-in plug-in."""
+    """Return the names of the options of a built-in plug-in, for the kind "sampler" or "scheduler" and the plug-in's name."""
     return tuple(field.name for field in dataclasses.fields(registry.built_in(kind, name)))
 
 
@@ -292,12 +297,12 @@ def scheduler_keys() -> tuple[str, ...]:
 
 
 def perturbs(scheduler: SchedulerSpec) -> bool:
-    """Return whether a built-in scheduler changes the parameters of trials. False for a user's scheduler, which `run` checks instead."""
+    """Return True if a built-in scheduler changes the parameters of trials. Return False for a user's scheduler; `sweeps run` checks it."""
     return registry.is_built_in("scheduler", scheduler.name) and registry.built_in("scheduler", scheduler.name).perturbs
 
 
 def compares_trials(scheduler: SchedulerSpec) -> bool:
-    """Return whether a scheduler compares trials before they end. A user's scheduler is assumed to compare trials."""
+    """Return True if a scheduler compares trials before they end. A user's scheduler is assumed to compare trials."""
     if not registry.is_built_in("scheduler", scheduler.name):
         return True
     model = registry.built_in("scheduler", scheduler.name)

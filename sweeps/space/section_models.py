@@ -81,7 +81,7 @@ class Split:
 
     Attributes:
         kind: "fraction", "path", "column", "time" or "group". Attributes that this kind does not use are None, or {} for `args`.
-        fraction: Share of the rows, for the kinds fraction, time and group. The kind time takes the last rows.
+        fraction: Share of the rows, for the kinds fraction, time and group. With the kind time, the split has the latest rows.
         path: A path, a URI, `sklearn:NAME` or `module:function`, for the kind path.
         args: Keyword arguments of the function that `path` names.
         column: The column to split by, for the kinds column, time and group.
@@ -106,7 +106,7 @@ class DataSpec:
         label: The column to predict. None if the space file names none.
         valid: The rows on which trials are evaluated during the search. None only if the space file names no data.
         test: The rows that score the winner; None if the space file has no `test`. The search never uses these rows.
-        task: "binary", "multiclass" or "regression". None if sweeps infers the task from the label.
+        task: "binary", "multiclass" or "regression". None to infer the task from the label.
         base: Folder of relative paths, usually the folder of the space file.
         drop: Columns that are not features.
         args: Keyword arguments of the function that `train` names.
@@ -132,7 +132,7 @@ class DataSpec:
 
     @property
     def source(self) -> str:
-        """Text that identifies the source of the train rows: `train` and its arguments."""
+        """Text that identifies the source of the train rows. It contains `train` and `args`."""
         return repr((self.train, self.args))
 
 
@@ -156,8 +156,8 @@ class Objective:
     """The metric that the search optimizes.
 
     Attributes:
-        metric: Name of a metric that the loop reports, or a cost that sweeps measures for every trial. The costs are `seconds`,
-            `cpu_seconds` and `gpu_seconds`.
+        metric: Name of a metric that the loop reports, or a cost that is measured for every trial: `seconds`, `cpu_seconds` or
+            `gpu_seconds`.
         goal: `minimize` if smaller values are better, `maximize` if larger values are better.
     """
 
@@ -180,11 +180,14 @@ class Constraint:
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Return whether a value satisfies the constraint. NaN satisfies no constraint."""
+        """Return True if a value satisfies the constraint. NaN satisfies no constraint."""
         return COMPARISONS[self.sign](value, self.bound)
 
     def violation(self, value: float) -> float:
-        """Return the violation as Optuna expects it: at most 0 if the constraint holds, else above 0. NaN has the largest violation."""
+        """Return by how much a value violates the bound. As Optuna expects, this is at most 0 if the constraint holds, else above 0.
+
+        For NaN, return the largest float.
+        """
         over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
         if self.holds(value):
             return min(over, 0.0)
@@ -212,7 +215,7 @@ class Search:
     """The sampler of a sweep.
 
     Attributes:
-        algorithm: The sampler. With `auto`, sweeps chooses the sampler by the space and the limits. `sweeps plan` shows the choice.
+        algorithm: The sampler. `auto` stands for a sampler that suits the space and the limits; `sweeps plan` shows which one.
         seed: Seed of the data splits, the sampler and the trials.
         options: Options of the sampler, as a mapping.
         initial_points: Configurations to try in this order, before anything is sampled.
@@ -238,13 +241,13 @@ class SchedulerSpec:
 
     @property
     def max_t(self) -> int | None:
-        """Step at which the scheduler ends a trial. None if it ends no trial."""
+        """The scheduler's option `max_t`: the step at which a trial ends. None if the scheduler has no such limit."""
         value = self.options.get("max_t")
         return value if isinstance(value, int) else None
 
     @property
     def population(self) -> int | None:
-        """Number of trials that train side by side and exchange checkpoints. None for a scheduler without a population."""
+        """Number of trials that train side by side and can continue from each other's checkpoints. None if there is no population."""
         return self.options.get("population")
 
 
@@ -276,8 +279,8 @@ class Limits:
             that the loop raises.
         trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
         report_timeout: Longest time that a rank may train without a report. If a rank takes longer, its trial fails.
-        heartbeat_timeout: Time without a heartbeat after which a worker process is treated as lost. For example, the process was suspended,
-            or its node was lost. The trial continues on another worker. `max_failures` does not count this loss.
+        heartbeat_timeout: Time without a heartbeat after which a worker process is treated as lost, for example because the process was
+            suspended. The trial continues on another worker. `max_failures` does not count this loss.
         max_gpu_hours: Largest number of GPU hours of all trials together. When these hours are used up, running trials are stopped and
             become PRUNED.
         target: Value of the objective at which the sweep ends. A complete trial must reach this value or a better one.
@@ -373,7 +376,7 @@ class DataKeys:
         task: The kind of prediction. By default it follows from the label: text, booleans, and integers with up to 20 values are classes.
         drop: Columns that are not features, such as an id.
         rows: Share of the train rows to train on. `valid` and `test` keep all their rows.
-        drop_missing_label: Leave out rows without a label. By default such rows are an error.
+        drop_missing_label: True to leave out rows without a label. By default such rows are an error.
     """
 
     train: Text

@@ -36,7 +36,7 @@ class SpaceParser(ChainParser):
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        started: True for the file of a sweep that has already started.
+        started: True for the file of a sweep that has already started. Rules that later versions of sweeps added are then not checked.
         definition: Definition of the trainer, from the trainer's module.
         trainer: The trainer's name, for messages.
     """
@@ -162,7 +162,7 @@ class SpaceParser(ChainParser):
         Args:
             node: The value in the space file.
             path: Dotted key of the value.
-            fragment: Fragment that the scalars must obey.
+            fragment: JSON Schema of the scalars.
             option: Function that parses an option of a grid or a choice; None for this function.
         """
         kind = self.domain(node, path, "integers") if node.is_map else None

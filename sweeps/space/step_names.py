@@ -10,7 +10,7 @@ from sweeps.core.parameter_schema import Fragment
 
 
 def _optional(kind: str | list[str] | None, description: str, default: Any = None, **rules: Any) -> Fragment:
-    """Return the fragment of an optional parameter. With `kind` None, a value may have any type."""
+    """Return the JSON Schema of an optional parameter. With `kind` None, a value may have any type."""
     types = {} if kind is None else {"type": kind}
     return {**types, **rules, "default": default, "description": description}
 

@@ -1,4 +1,4 @@
-"""Table of names in Ray Tune, Optuna, W&B and scikit-learn, with our name for each. Error messages use it for suggestions."""
+"""Table of names in Ray Tune, Optuna, W&B and scikit-learn, with the space file's name for each. Error messages suggest these names."""
 
 from __future__ import annotations
 
@@ -214,20 +214,23 @@ _OUR_NAMES = {place: {normalized(name): word for name, word in words.items()} fo
 
 
 def our_name(place: str, name: object) -> str | None:
-    """Return our word for a name of another tool. Return None if the table does not have the name.
+    """Return the space file's word for a name of another tool, or a hint. Return None if the table does not have the name.
 
     Args:
-        place: A key of `SUGGESTIONS`.
+        place: Place of the name in the space file: a key of `SUGGESTIONS`, such as "scheduler.name".
         name: The name as the user wrote it.
     """
     return _OUR_NAMES.get(place, {}).get(normalized(str(name)))
 
 
 def suggest(place: str, name: object, valid: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: our word for the name, else the nearest valid name, else all valid names.
+    """Return the end of a message about an unknown name, such as "did you mean `asha`?".
+
+    It suggests the space file's word for another tool's name, else a similar valid name, else all valid names.
 
     Args:
-        place: A key of `SUGGESTIONS`. A place without an entry has no words of other tools.
+        place: Place of the name in the space file, such as "scheduler.name". If `SUGGESTIONS` does not have this place, names of other
+            tools are not looked up.
         name: The name as the user wrote it.
         valid: The valid names at this place.
     """

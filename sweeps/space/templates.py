@@ -16,7 +16,7 @@ Template = Any
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of steps as a template. A dimension in it is replaced by the steps of the chosen option."""
+    """A chain of preprocessing steps as a template. `fill` replaces a dimension in it by the steps of the chosen option."""
 
     items: tuple[Step | Dimension, ...] = ()
 
@@ -26,9 +26,9 @@ def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str
 
     Args:
         template: The template.
-        choose: Function that returns the key of a dimension's value.
+        choose: Function that returns a key for a dimension; `Dimension.value` converts this key to the value.
         known: Values of the dimensions that were chosen earlier, by name. Conditions are evaluated with these values. The values that are
-            chosen here are added to this dict.
+            chosen in this call are added to the dict.
 
     Returns:
         The filled template. If the template is an inactive dimension, its value `otherwise`, which is usually ABSENT. Lists, mappings
@@ -60,7 +60,11 @@ def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str
 
 
 def children(template: Template) -> Iterable[Template]:
-    """Return the templates directly inside a template: items, values, columns and parameters, or the values of options."""
+    """Return the templates directly inside a template.
+
+    These are the items of a list or a chain, the values of a mapping, the columns and parameters of a step, or the values of the options of
+    a dimension.
+    """
     if isinstance(template, Dimension):
         return [option.value for option in template.options]
     if isinstance(template, Chain):
@@ -85,11 +89,11 @@ def dimensions(template: Template) -> Iterator[Dimension]:
 
 
 def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
-    """Find the option that contains each dimension. For a nested dimension, this is the innermost option.
+    """Find the option that contains each dimension. If several nested options contain it, this is the innermost one.
 
     Returns:
-        Maps the name of each dimension to a pair: the name of the outer dimension, and the key of the outer dimension's option. None in
-        place of the pair if no option contains the dimension.
+        For each dimension, by name, a pair: the name of the outer dimension, and the key of the outer dimension's option. None in place of
+        the pair if no option contains the dimension.
     """
     outer: dict[str, tuple[str, Any] | None] = {}
 

@@ -57,13 +57,13 @@ class TrainerDefinition:
         backend: The process group that the ranks need.
         load: Name of the module's function that loads a checkpoint's model. None if the literal names no such function.
         resume_files: Names of files in a checkpoint that only a resumed training needs. A bundle omits these files.
-        parameters: A JSON Schema fragment for each parameter; see `parameter_schema`.
-        additional_parameters: True if `params` may have other names too.
+        parameters: JSON Schema of each parameter, by the parameter's name; see `parameter_schema`.
+        additional_parameters: True if `space.params` may also have parameters that `parameters` does not name.
         metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both metrics.
         checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
         reads_numbers: True if every prepared column must be numeric.
         needs_label: True if the space file must have `data.label`.
-        constants: Names of the module's constants of earlier versions, if the module has no literal; else ().
+        constants: Names of the deprecated constants, such as `BACKEND`, from which the definition was read. () if the module has a literal.
     """
 
     loop: str = "train_func"
@@ -80,10 +80,10 @@ class TrainerDefinition:
 
 
 def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
-    """Return whether a module has a `TRAINER` literal or a constant of earlier versions.
+    """Return True if a module has a `TRAINER` literal or one of the constants that earlier versions of sweeps read.
 
     Args:
-        module: The trainer's module, dotted.
+        module: Dotted name of the trainer's module.
         roots: Folders that are searched before `sys.path`.
     """
     return _assignment(module, roots) is not None or any(references.literal(module, name, roots) is not None for name in CONSTANTS)
@@ -93,7 +93,7 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
     """Read the definition of a trainer from the source of its module. Runs no code of the module.
 
     Args:
-        module: The trainer's module, dotted.
+        module: Dotted name of the trainer's module.
         roots: Folders that are searched before `sys.path`.
 
     Returns:
@@ -140,7 +140,7 @@ def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | N
 
 
 def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
-    """Return the keys of a literal that break a rule, each with its message."""
+    """Return a pair (key, message) for each key of a literal that breaks a rule."""
     valid = [name for name in TrainerDefinition.__dataclass_fields__ if name != "constants"]
     problems = [(str(key), f"unknown key; {did_you_mean(str(key), valid)}") for key in value if key not in valid]
     try:

@@ -30,10 +30,10 @@ class TrainerSection:
     Args:
         roots: Folders in which the user's modules are looked up.
         problems: Collects the problems.
-        started: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
+        started: True for the file of a sweep that has already started. Rules that later versions of sweeps added are then not checked.
 
     Attributes:
-        name: Name of the built-in trainer, or the user's loop, for messages. "" after a problem.
+        name: Name of the built-in trainer, or the user's loop as `module:attr`, for messages. "" if the section has a problem.
         definition: Definition of the trainer, from the trainer's module.
         notes: Messages about deprecated constants in the trainer's module. The constants still work, but the user should replace them.
     """
@@ -145,7 +145,7 @@ class TrainerSection:
         return definition
 
     def _is_own_module(self, name: str) -> bool:
-        """Return whether a module lies in one of the user's folders."""
+        """Return True if a module lies in one of the user's folders."""
         path = references.source_of(name, self.roots)
         return path is not None and any(path.absolute().is_relative_to(root.absolute()) for root in self.roots)
 
@@ -156,7 +156,7 @@ class TrainerSection:
         return references.problem(ref, self.roots)
 
     def _is_estimator(self, ref: str) -> bool:
-        """Return whether a reference points into an installed library of estimators, which has no training loops."""
+        """Return True if a reference names something in an installed library of estimators, such as scikit-learn, not a training loop."""
         package = ref.partition(":")[0].split(".")[0]
         path = references.source_of(package, self.roots) if package in ESTIMATORS else None
         return path is not None and is_library_file(path)

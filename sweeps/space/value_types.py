@@ -1,4 +1,4 @@
-"""Validators of single values in sections without dimensions. Each raises ValueError with its rule."""
+"""Validators of single values in sections without dimensions. The ValueError that a validator raises says which rule the value breaks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def seconds(value: Any) -> float:
-    """Return a duration in seconds from `90`, `90s`, `30m`, `1h30m` or `2d`.
+    """Return the number of seconds of a duration such as `90`, `90s`, `30m`, `1h30m` or `2d`.
 
     Raises:
         ValueError: The value is not a duration above 0.
@@ -33,10 +33,10 @@ def seconds(value: Any) -> float:
 
 
 def auto(value: Any) -> Any:
-    """Return an integer of at least 1, or None for `auto`.
+    """Return an integer unchanged if it is at least 1. Return None for the text `auto`.
 
     Raises:
-        ValueError: The value is neither `auto` nor such an integer.
+        ValueError: The value is neither `auto` nor an integer of at least 1.
     """
     if value == "auto" and isinstance(value, str):
         return None
@@ -76,7 +76,7 @@ def variables(value: Any) -> Any:
 
 
 def plain_scalar(value: Any) -> Any:
-    """Return a scalar unchanged.
+    """Return a value unchanged if it is a scalar.
 
     Raises:
         ValueError: The value is a mapping or a list.
@@ -99,10 +99,10 @@ def size(value: Any) -> int:
 
 
 def causes(value: Any) -> tuple[str, ...]:
-    """Return the causes of failure that are retried: `lost`, and names of exception classes.
+    """Return the value of `limits.retry_on` as a tuple: `lost`, and names of exception classes.
 
     Raises:
-        ValueError: The value is not a list of `lost` and names of classes.
+        ValueError: The value is not a list whose entries are `lost` or names of classes.
     """
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and CLASS_NAME.fullmatch(name) for name in value):
         raise ValueError("must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]")

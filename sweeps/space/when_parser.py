@@ -22,7 +22,7 @@ _NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
 class InvalidValue(Exception):
-    """An invalid value of a `when` or of an initial point. The message continues a text that ends with the dimension's name."""
+    """An invalid value of a `when` or of an initial point. The message is the rule, such as "must be a number", and perhaps a hint."""
 
     def __init__(self, text: str, node: Node | None = None):
         super().__init__(text)
@@ -93,7 +93,7 @@ def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple
 
 
 def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
-    """Return the keys of the options for which a comparison is true. Raise InvalidValue if there are no such options."""
+    """Return the keys of the options for which a comparison is true. Raise InvalidValue if there is none, or if an option is no number."""
     for option in dim.options:
         if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
             raise InvalidValue(f"a comparison needs options that are numbers, but {dim.name} has the option {say(option.value)}", node)
@@ -104,13 +104,13 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
 
 
 def option_of(dim: Dimension, node: Node) -> Any:
-    """Return the key of the option that a node names by its value or its label.
+    """Return the key of the option that a node names, by the option's value or key.
 
     An option that is a list, a mapping or a chain can also be named by its index.
 
     Args:
         dim: A grid or a choice.
-        node: The node that names the option.
+        node: A value in a `when` or in an initial point.
 
     Raises:
         InvalidValue: There is no such option.
@@ -132,7 +132,7 @@ def option_of(dim: Dimension, node: Node) -> Any:
 
 
 def describe_values(dim: Dimension) -> str:
-    """Return the values of a dimension in a few words."""
+    """Return the values of a dimension in a few words, such as "1 to 8" or "one of adam, sgd"."""
     if dim.options:
         shown = ", ".join(say(option.key) for option in dim.options[:8])
         return f"one of {shown}" + (", ..." if len(dim.options) > 8 else "")
@@ -142,7 +142,7 @@ def describe_values(dim: Dimension) -> str:
 
 
 class WhenParser:
-    """Parser of the conditions of a file, in the order of the file.
+    """Parser of the conditions (`when`) of a file. The dimensions must be parsed in the order of the file.
 
     Args:
         problems: Collects the problems.
@@ -180,7 +180,7 @@ class WhenParser:
         return tuple(terms)
 
     def _term(self, mark: Mark, path: str, kind: str, name: Any, node: Node) -> Term | None:
-        """Parse one key of a `when`. Return None after a problem, and for a dimension that is not parsed yet."""
+        """Parse one key of a `when`. Return None if it has a problem, or if the named dimension is not parsed (yet)."""
 
         def wrong(text: str, at: Mark = mark) -> None:
             self.problems.add(at, path, text)
@@ -207,7 +207,7 @@ class WhenParser:
         """Add the problems that can be found only after all dimensions are parsed: unknown names, and conditions that can never be true.
 
         Args:
-            outer: The option that contains each dimension; see `enclosing_options`.
+            outer: The option that contains a dimension, or None, by the dimension's name; see `enclosing_options`.
         """
         for mark, path, name in self._unresolved:
             text = f"`when` may name only earlier dimensions; `{name}` comes later"

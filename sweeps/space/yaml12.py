@@ -83,7 +83,8 @@ def parse(text: str, source: str, override: bool = False) -> Node:
         override: True if the text is the value of a `--set`. The nodes then have no line numbers, and an empty text gives a null node.
 
     Raises:
-        InputError: The text is not valid YAML 1.2, or breaks a rule of this module. The error has only the first problem.
+        InputError: The text is not valid YAML 1.2, has something that space files must not have, such as a tag, or exceeds a limit. The
+            error names the first problem only.
     """
     start = Mark(source) if override else Mark(source, 1, 1)
     if bad := _UNPRINTABLE.search(text):
@@ -112,7 +113,7 @@ class _Builder:
         self.anchors: dict[str, Node | None] = {}  # node of each anchor; None until the node is complete
 
     def mark(self, at: Any) -> Mark:
-        """Convert one of ruamel's marks into a place."""
+        """Convert one of ruamel's marks into a `Mark`. For an override, the result has no line and column."""
         return Mark(self.source) if self.override else Mark(self.source, at.line + 1, at.column + 1)
 
     def place(self, e: MarkedYAMLError, end: int) -> Mark | None:
@@ -158,7 +159,7 @@ class _Builder:
         return node
 
     def _count(self, mark: Mark, size: int, height: int) -> None:
-        """Add a node to the number of values, and check this number and the depth.
+        """Add the values of a node to the total of the file, and check the total and the depth of nesting.
 
         Args:
             mark: Place of the node.

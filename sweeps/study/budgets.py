@@ -20,8 +20,8 @@ class BudgetState:
 
     Attributes:
         goals: One boolean for each objective: True if smaller values are better.
-        best: (number of the first trial, result) of the best configuration. None if there are several objectives, or if no configuration
-            has a value yet.
+        best: (number of the first trial, result) of the best configuration so far. None if there are several objectives, or if no
+            configuration has a value yet.
         front: Results of the configurations on the Pareto front, by the number of the first trial; {} for a single objective.
         without_improvement: Number of configurations that ended COMPLETE or PRUNED since the last improvement. An improvement is a
             COMPLETE configuration that is better than all earlier configurations, or that joins the front. The number is 0 until the first
@@ -46,7 +46,7 @@ class BudgetState:
         self.gpu_seconds += result.metrics.get("gpu_seconds", 0.0)
 
     def forgive_failures(self, limits: Limits) -> None:
-        """Reset the count of consecutive failures to 0 if the count has reached its limit.
+        """Reset the count of consecutive failures to 0 if the count has reached `limits.max_failures_in_a_row`.
 
         Without this reset, a resumed sweep would stop at once, although the user may have fixed the cause of the failures.
         """
@@ -78,9 +78,7 @@ class BudgetState:
 
 
 def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 0.0) -> str | None:
-    """Return the limit that the sweep has reached and the reason, as text; None if no limit is reached.
-
-    This function does not check `limits.max_trials` and the wall time.
+    """Check whether a sweep has reached one of its limits, except `max_trials` and `timeout`.
 
     Args:
         limits: Limits of the sweep.

@@ -14,14 +14,8 @@ from sweeps.space.domains import EDGES
 def distribution_of(dimension: Dimension) -> BaseDistribution:
     """Return the Optuna distribution of a dimension's keys. `Dimension.value` converts a key to a value.
 
-    Optuna does not allow a step in a logarithmic distribution, so a quantized logarithmic domain is sampled without its step.
-    The key of a normal domain is a quantile, so a normal domain is sampled uniformly.
-
-    Args:
-        dimension: The dimension.
-
-    Returns:
-        The Optuna distribution.
+    Optuna does not allow a step in a logarithmic distribution, so the keys of `qloguniform` and `qlograndint` are sampled without the step
+    `q`. A key of `randn` or `qrandn` is a cumulative probability, so these keys have a uniform distribution.
 
     Raises:
         ValueError: The kind of the dimension is unknown.
@@ -50,10 +44,5 @@ def distribution_of(dimension: Dimension) -> BaseDistribution:
 
 
 def suggest(trial: optuna.Trial, dimension: Dimension) -> Any:
-    """Return the key that the sampler of an Optuna trial suggests for a dimension.
-
-    Args:
-        trial: The Optuna trial.
-        dimension: The dimension.
-    """
+    """Return the key that the sampler of an Optuna study suggests for a dimension of a trial."""
     return trial._suggest(dimension.name, distribution_of(dimension))

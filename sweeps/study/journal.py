@@ -42,7 +42,7 @@ class JournalReader(JournalFileBackend):
         path: Path of the journal file.
 
     Attributes:
-        path: The argument.
+        path: The path as it was given.
         line: Number of the last line that was read. The first line has number 1; 0 means that no line was read.
     """
 
@@ -52,10 +52,10 @@ class JournalReader(JournalFileBackend):
         self.line = 0
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Yield all records after the first `log_number_from` records.
+        """Yield the records of the journal, without the first `log_number_from` ones. Optuna calls this method.
 
         Args:
-            log_number_from: Number of records to skip.
+            log_number_from: Number of records to skip at the beginning.
 
         Raises:
             DamagedStudy: A record is damaged, or is not allowed after the records before it.
@@ -105,7 +105,7 @@ class Journal(JournalReader):
     dies.
 
     Args:
-        path: Path of the journal file. If the last record is incomplete, it is removed from the file.
+        path: Path of the journal file. If the last record in the file is incomplete, the constructor removes it from the file.
     """
 
     _written = False
@@ -115,7 +115,7 @@ class Journal(JournalReader):
         super().__init__(path)
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append records to the journal. If writing fails, none of these records is appended."""
+        """Append records to the journal. If writing fails, the file stays as it was before the call."""
         remaining = memoryview("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
         with open(self._file_path, "ab", buffering=0) as f:
             size = f.tell()
@@ -144,7 +144,7 @@ def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
         problem: Description of the problem with the line.
 
     Returns:
-        The exception. Its message also gives the number of readable lines and the repair command.
+        The exception. Its message also gives the number of lines that can be read, and the command that repairs the study.
     """
     with open(journal, "rb") as f:
         after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)

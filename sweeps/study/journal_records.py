@@ -1,7 +1,8 @@
 """Format of the records in a study's journal. `journal_rules` checks the order of the records.
 
-A record is one of Optuna's journal operations. The attributes `judged`, `repeats`, `stops`, `data`, `begun`, `told.N`, `passed` and
-`paused` hold data of sweeps. Unknown keys are ignored in most records, so a newer version of sweeps may add keys.
+A record is one of Optuna's journal operations. What Optuna itself does not record is in user attributes of the study (`judged`, `repeats`,
+`stops`, `data`) and of trials (`begun`, `told.N`, `passed`, `paused`). Unknown keys are ignored in most records, so a newer version of
+sweeps may add keys.
 """
 
 from __future__ import annotations
@@ -68,14 +69,14 @@ class _Model(BaseModel, strict=True):
 
 
 class ObjectivesAttribute(_Model):
-    """Objectives and constraints of the sweep: the attribute `judged` of the study."""
+    """The attribute `judged` of the study: objectives and constraints of the sweep."""
 
     objectives: list[Annotated[tuple[Text, Literal["minimize", "maximize"]], Strict(False)]]
     constraints: list[Annotated[tuple[Text, Literal["<", "<=", ">", ">="], float], Strict(False)]]
 
 
 class RepeatsAttribute(_Model, extra="forbid"):
-    """The section `repeats` of the space."""
+    """The attribute `repeats` of the study: the section `repeats` of the space file."""
 
     count: Annotated[int, Field(ge=1)]
     aggregate: Literal["mean", "median", "min", "max"]
@@ -88,14 +89,14 @@ class Elastic(_Model, extra="forbid"):
 
 
 class Scaling(_Model):
-    """Number of workers of a trial, and resources of each worker."""
+    """The key `scaling` of `Start`: number of workers of a trial, and resources of each worker."""
 
     num_workers: Workers | Elastic
     resources_per_worker: Numbers
 
 
 class Start(_Model):
-    """Configuration of a trial when it started: the attribute `begun`."""
+    """The attribute `begun` of a trial: the trial's configuration when it started."""
 
     id: Text
     seed: int
@@ -109,7 +110,7 @@ class Start(_Model):
 
 
 class RecordedCheckpoint(_Model, extra="forbid"):
-    """A checkpoint of a trial."""
+    """A checkpoint in a progress record; see `sweeps.core.trial.Checkpoint`."""
 
     path: Annotated[Text, AfterValidator(_path)]
     step: int
@@ -117,14 +118,14 @@ class RecordedCheckpoint(_Model, extra="forbid"):
 
 
 class NoPerturbation(_Model):
-    """A PBT decision to continue with unchanged parameters."""
+    """The decision of PBT that a trial continues from a perturbation step with unchanged parameters."""
 
     step: int
     donor: None = None
 
 
 class RecordedPerturbation(_Model):
-    """A perturbation; see `record.Perturbation`. `curve` and `others` are copies of the donor's curves."""
+    """A perturbation of a trial; see `record.Perturbation`. `curve` and `others` are the donor's curves, which the trial takes over."""
 
     step: int
     donor: Text
@@ -147,7 +148,7 @@ class RecordedSize(_Model, extra="forbid"):
 
 
 class ProgressRecord(_Model):
-    """Progress of a trial since the record before: the attribute `told.N`, where N is the number of the progress record.
+    """The attribute `told.N` of a trial: its progress since the progress record N-1. The first progress record has the number 0.
 
     The last progress record of an ended trial has no reports.
     """
@@ -191,7 +192,7 @@ class _Record(_Model):
 
 
 class CreateStudy(_Record):
-    """The creation of the study. Each driver that opens the study writes this record again."""
+    """Creation of the study. Each driver that opens the study writes this record again."""
 
     op_code: Literal[0]
     study_name: Text
@@ -203,21 +204,21 @@ class _OfStudy(_Record):
 
 
 class StudyAttribute(_OfStudy):
-    """A study attribute that is set by sweeps."""
+    """A user attribute of the study, such as `judged`."""
 
     op_code: Literal[2]
     user_attr: Attribute
 
 
 class StudySystemAttribute(_OfStudy):
-    """A study attribute that is set by a sampler."""
+    """A system attribute of the study, which a sampler has set."""
 
     op_code: Literal[3]
     system_attr: Attribute
 
 
 class CreateTrial(_OfStudy):
-    """The creation of a trial. For an initial point with a known result, this record holds the whole trial."""
+    """Creation of a trial. For an initial point with a known result, this record holds the whole trial."""
 
     op_code: Literal[4]
     datetime_start: Time | None
@@ -249,7 +250,7 @@ class _OfTrial(_Record):
 
 
 class SetParam(_OfTrial):
-    """The value of one parameter of a trial."""
+    """Value of one parameter of a trial."""
 
     op_code: Literal[5]
     param_name: Text
@@ -258,7 +259,7 @@ class SetParam(_OfTrial):
 
 
 class SetState(_OfTrial):
-    """The start of a trial that was enqueued, or the end of a trial."""
+    """Change of a trial's state: the start of a trial that was enqueued, or the end of a trial."""
 
     op_code: Literal[6]
     state: Literal[0, 1, 2, 3]  # RUNNING, COMPLETE, PRUNED, FAIL
@@ -276,7 +277,7 @@ class SetState(_OfTrial):
 
 
 class SetIntermediateValue(_OfTrial):
-    """The value of the leading metric that a trial reported at a rung."""
+    """The value of the leading metric (see `Objectives.metric`) that a trial reported at a rung."""
 
     op_code: Literal[7]
     step: int
@@ -284,14 +285,14 @@ class SetIntermediateValue(_OfTrial):
 
 
 class TrialAttribute(_OfTrial):
-    """A trial attribute that is set by sweeps."""
+    """A user attribute of a trial, such as `begun`."""
 
     op_code: Literal[8]
     user_attr: Attribute
 
 
 class TrialSystemAttribute(_OfTrial):
-    """A trial attribute that is set by Optuna or by a sampler."""
+    """A system attribute of a trial, which Optuna or a sampler has set."""
 
     op_code: Literal[9]
     system_attr: Annotated[Attribute, AfterValidator(_system_attribute)]
@@ -320,7 +321,7 @@ def is_valid(adapter: TypeAdapter[Any], value: Any) -> bool:
 
 
 def describe_error(error: ValidationError) -> str:
-    """Return the first problem of a record as text."""
+    """Return the first problem that pydantic found in a record, as text for a message."""
     first = error.errors(include_url=False, include_context=False)[0]
     place, text = ".".join(map(str, first["loc"][1:])), first["msg"].removeprefix("Value error, ")
     return f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"

@@ -1,8 +1,8 @@
 """Rules for the order of the records in a study's journal. Pure functions, no I/O. `journal_records` defines the format of each record.
 
 Optuna numbers trials by the order of their CREATE_TRIAL records. Optuna also skips records about trials that do not exist or have ended.
-So Optuna can load a journal with lost or duplicated lines, but may assign later reports to the wrong trials. The rules in this module
-detect such a journal.
+Optuna can therefore load a journal with lost or duplicated lines, but may assign later reports to the wrong trials. The rules of this
+module detect such a journal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sweeps.study.record import ORIGIN, PROGRESS_PREFIX
 
 
 class Fault(Exception):
-    """Raised when a record is invalid. The message is the reason."""
+    """Raised when a record is invalid. The message says why."""
 
 
 # Exceptions that can be raised while a record with unexpected content is read.
@@ -32,11 +32,11 @@ class TrialState:
     """State of a trial after the records read so far.
 
     Attributes:
-        state: Number of the state in Optuna's journal, such as `RUNNING` in `journal_records`.
-        params: Names of the parameters that are set.
+        state: Optuna's number for the state, such as `journal_records.RUNNING`.
+        params: Names of the parameters that have a value.
         progress: Number of progress records.
         started: True if the `begun` attribute is set.
-        closed: True if the last progress record so far has no reports. Only then may a record of the trial's end follow.
+        closed: True if the trial's latest progress record has no reports. Only then may the record of the trial's end follow.
         given: True for an initial point with a known result.
     """
 
@@ -70,7 +70,7 @@ class Rules:
         """Validate the next record. An invalid record does not change the state.
 
         Args:
-            record: The JSON value of the line, or `NOTHING`.
+            record: The JSON value of the record's line; `NOTHING` if the line is not JSON.
 
         Returns:
             The problem as a short text; None if the record is valid.
@@ -157,7 +157,7 @@ class Rules:
                 self._set_trial_attribute(trial, number, *next(iter(record.user_attr.items())))
 
     def _check_param(self, name: str, value: float, text: str) -> None:
-        """Check that a parameter is within its distribution, and that earlier trials have a compatible distribution for the parameter."""
+        """Check that a parameter's value is within the distribution `text`, and that this distribution suits those of earlier trials."""
         distribution = self._distributions.get(text) or json_to_distribution(text)
         if not distribution._contains(value):
             raise Fault(f"sets `{name}` to {value!r}, which is outside its distribution")

@@ -18,14 +18,14 @@ from sweeps.study.record import Perturbation
 
 @dataclasses.dataclass(frozen=True)
 class ProgressUpdate:
-    """Progress of a trial since the last update.
+    """Progress of a trial since the previous update.
 
     Attributes:
         reports: Reports in the order of their steps.
-        checkpoint: Latest checkpoint; None if there is no new checkpoint since the last update.
-        best: Checkpoint of the best step; None if this checkpoint has not changed since the last update.
-        attempts: Number of times that the trial was started on a gang.
-        seconds: Wall time in seconds that the trial spent on gangs, summed over all attempts.
+        checkpoint: Latest checkpoint; None if there is no new checkpoint since the previous update.
+        best: Checkpoint of the best step; None if this checkpoint has not changed since the previous update.
+        attempts: Number of attempts so far. In each attempt, a gang of workers runs the training loop.
+        seconds: Wall time in seconds that the trial has spent on gangs of workers, summed over all attempts.
         worker_seconds: Sum of the seconds of all workers.
         sizes: All numbers of workers that an elastic trial has had; empty for other trials.
     """
@@ -40,7 +40,7 @@ class ProgressUpdate:
 
 
 class LiveTrial:
-    """State of a trial that this driver has started or resumed.
+    """In-memory state of a trial that this driver has started or resumed.
 
     Args:
         trial: The trial.
@@ -49,7 +49,7 @@ class LiveTrial:
     Attributes:
         trial: The trial, with its current parameters.
         keys: Current key of each active dimension.
-        curve: Values of the leading metric, by step.
+        curve: Values of the leading metric (see `Objectives.metric`), by step.
         other_curves: (step, value) pairs of the other metrics in objectives and constraints, by metric.
         steps: Step of the last report; 0 before the first report.
         checkpoint, best, attempts, seconds, worker_seconds, sizes: See `ProgressUpdate`.
@@ -77,8 +77,8 @@ class LiveTrial:
     def restore(cls, trial: Trial, t: FrozenTrial, folder: Path, objectives: Objectives) -> LiveTrial:
         """Restore the state of a trial from the study.
 
-        The sweep's folder may have been moved since the checkpoint paths were recorded. So each checkpoint is looked up in the current
-        folder, by the last part of its path.
+        The sweep's folder may have been moved since the paths of checkpoints were recorded. Each checkpoint is therefore looked up in the
+        trial's current folder, by the last part of its recorded path.
 
         Args:
             trial: The trial.
@@ -87,7 +87,7 @@ class LiveTrial:
             objectives: The objectives of the sweep.
 
         Returns:
-            The restored state. A checkpoint that no longer exists becomes None.
+            The restored state. `checkpoint` or `best` is None if this checkpoint no longer exists.
         """
         live, latest = cls(trial, record.keys_of(t)), record.latest_progress(t)
 
@@ -123,7 +123,7 @@ class LiveTrial:
         return value
 
     def to_json(self) -> dict[str, Any]:
-        """Return the progress of the trial, without its reports, as a JSON object for a progress record."""
+        """Return the keys of a progress record that describe the trial's progress, without the key `reports`."""
         return {
             "steps": self.steps,
             "checkpoint": dataclasses.asdict(self.checkpoint) if self.checkpoint else None,

@@ -24,14 +24,14 @@ Curve = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True)
 class TrialScore:
-    """The score of a trial.
+    """The objective values of a trial, and whether the trial is feasible.
 
     Attributes:
         step: The best step; None if the trial has no report, or if all values of the leading metric are NaN.
         values: One value for each objective, in the order of the objectives. A value that is unknown or NaN is None.
         metrics: Costs of the trial, and the known metrics of the objectives and constraints, by name.
         feasible: True if the trial satisfies every constraint.
-        missing: Name of the first reported metric in the objectives and constraints that is unknown or NaN; None if no metric is missing.
+        missing: Name of the first metric in `Objectives.reported_metrics` that is unknown or NaN; None if all of them are known.
     """
 
     step: int | None
@@ -70,13 +70,13 @@ class Objectives:
 
     @property
     def reported_metrics(self) -> tuple[str, ...]:
-        """Metrics that the training loop must report. The leading metric comes first."""
+        """Metrics of the objectives and constraints that the training loop must report. Costs such as `seconds` are left out."""
         names = [o.metric for o in self.objectives] + [c.metric for c in self.constraints]
         return tuple(dict.fromkeys(name for name in names if name not in COSTS))
 
     @property
     def metric(self) -> str | None:
-        """Name of the leading metric; None if all objectives and constraints are about costs."""
+        """Name of the leading metric: the first of `reported_metrics`. None if all objectives and constraints are about costs."""
         return next(iter(self.reported_metrics), None)
 
     @property
@@ -98,18 +98,15 @@ class Objectives:
         return len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
 
     def score(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
-        """Score a trial.
+        """Compute the objective values and the feasibility of a trial.
 
         Args:
-            state: State of the trial. If an objective is a cost, only a complete trial has a value for this objective.
+            state: State of the trial. If an objective is a cost, only a COMPLETE trial has a value for this objective.
             steps: Step of the last report.
             curve: (step, value) pairs of the leading metric.
             others: (step, value) pairs of the other metrics in `reported_metrics`, by metric. If a metric has no value at the best step,
-                the metric's value at its highest step is used.
+                the value at the last step that has one is used.
             cost: Costs of the trial by name; see `sweeps.core.resources.costs`.
-
-        Returns:
-            The score.
         """
         step, value = ranking.best_of(curve, self.minimize) if self.metric is not None else (steps or None, None)
         known = dict(cost)
@@ -139,7 +136,7 @@ class Objectives:
 
 
 def _at(curve: Iterable[tuple[int, float]], step: int | None) -> float | None:
-    """Return the value of a metric at a step. If the step has no value, return the value at the highest step.
+    """Return the value of a metric at a step. If the step has no value, return the value at the last step that has one.
 
     Return None if the metric has no values.
     """

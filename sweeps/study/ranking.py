@@ -12,7 +12,7 @@ ABORT_AFTER_FAILURES = 5
 
 
 def should_abort(ended: Sequence[State]) -> bool:
-    """Return True if the first `ABORT_AFTER_FAILURES` trials that ended have all failed, so that the sweep should stop.
+    """Return True if the sweep should stop, because the first `ABORT_AFTER_FAILURES` trials that ended have all failed.
 
     Args:
         ended: Final states, in the order in which the trials ended.
@@ -36,12 +36,11 @@ def beats(a: float | None, b: float | None, minimize: bool) -> bool:
 
 
 def tier(result: Result) -> int | None:
-    """Return the tier of a trial. Tier 0 is the best and tier 3 is the worst. Trials are ranked by tier first and by value second.
-
-    The order of the tiers is: feasible and complete, feasible and pruned, infeasible and complete, infeasible and pruned.
+    """Return the tier of a trial. Trials are ranked by tier first and by value second.
 
     Returns:
-        The tier. None for trials that are not ranked: failed trials, running trials, and initial points with known results.
+        0 for feasible COMPLETE trials (the best), 1 for feasible PRUNED ones, 2 for infeasible COMPLETE ones, 3 for infeasible PRUNED ones.
+        None for trials that are not ranked: failed trials, running trials, and initial points with known results.
     """
     if result.given or result.state not in (State.COMPLETE, State.PRUNED):
         return None
@@ -61,7 +60,10 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
 
 
 def _rank(result: Result, minimize: bool) -> tuple[int, float] | None:
-    """Return the tier and the value of a trial, where smaller is better. Return None if the trial lacks a tier or a value."""
+    """Return (tier, value) of a trial, or (tier, -value) if larger values are better. The best trial has the smallest pair.
+
+    Return None if the trial lacks a tier or a value.
+    """
     rank = tier(result)
     if rank is None or result.value is None or math.isnan(result.value):
         return None
@@ -93,7 +95,7 @@ def dominates(a: Sequence[float], b: Sequence[float], minimize: Sequence[bool]) 
 def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> list[int]:
     """Return the numbers of the trials on the Pareto front, sorted.
 
-    Only trials that have a tier and a value for every objective are considered. Among these, only trials of the best tier are considered.
+    A trial needs a tier and a value for every objective. Of the trials that have both, only those of the best tier are considered.
 
     Args:
         results: (trial number, result) pairs. NaN is treated as a missing value; infinity is treated as a value.
@@ -124,10 +126,10 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
 
 
 def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:
-    """Return (step, value) of the best report; (None, None) if every value is NaN or there are no values.
+    """Return the best of some (step, value) pairs; (None, None) if every value is NaN or there are no pairs.
 
     Args:
-        values: (step, value) pairs. If several reports are equally good, the first of these is the best.
+        values: The pairs. If several values are equally good, the first of these pairs is the best.
         minimize: True if smaller values are better.
     """
     step: int | None = None

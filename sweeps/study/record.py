@@ -44,8 +44,8 @@ class Perturbation:
         step: Step at which the trial was perturbed.
         donor: Id of the trial whose checkpoint was copied.
         origin: Step of the donor's checkpoint. The trial continues from this step.
-        keys: New key of each dimension.
-        params, labels: New parameters and labels; see `sweeps.core.trial.Trial`.
+        keys: New key of each active dimension.
+        params, labels: The trial's new parameters and labels; see `sweeps.core.trial.Trial`.
         time: Time of the perturbation, in seconds since the epoch.
     """
 
@@ -59,13 +59,13 @@ class Perturbation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The numeric parameters under `params` as metrics for a tracker. The metric of a parameter has the name `pbt.params.NAME`."""
+        """The new values of the numeric parameters, as metrics for a tracker. The metric's name is `pbt.params.NAME`."""
         numbers = {k: v for k, v in self.labels.items() if k.startswith("params.") and isinstance(v, (int, float))}
         return {f"pbt.{name}": float(v) for name, v in numbers.items() if not isinstance(v, bool)}
 
     @property
     def options(self) -> dict[str, Any]:
-        """Values of the parameters under `params` that are not numbers and so cannot be metrics, by name without the prefix `params.`."""
+        """The new values of the other parameters, which are not numbers and so cannot be metrics. Names lack the prefix `params.`."""
         return {k.removeprefix("params."): v for k, v in self.labels.items() if k.startswith("params.") and f"pbt.{k}" not in self.metrics}
 
     def __str__(self) -> str:
@@ -83,16 +83,16 @@ class TrialRecord:
         preprocessor: Short text that describes the preprocessor; see `sweeps.core.trial.Trial.chain`.
         scaling: The values `num_workers` and `resources_per_worker`.
         params: Current parameters of the training loop.
-        labels: Name and short value of each active dimension.
-        curve: (step, value) pairs of the leading metric.
-        attempts: Number of times that the trial was started on a gang.
+        labels: Short value of each active dimension, by the dimension's name.
+        curve: (step, value) pairs of the leading metric (see `Objectives.metric`).
+        attempts: Number of attempts so far. In each attempt, a gang of workers runs the training loop.
         reason: Reason why the trial was stopped; None if it was not stopped.
         began, ended: Start and end of the trial in local time; None if the study does not have this time.
         keys: Current key of each dimension; see `sweeps.space.Dimension.value`.
-        bracket: Bracket of the trial; None if the scheduler has a single bracket.
+        bracket: Number of the trial's bracket; None if the scheduler has a single bracket.
         origin: Number of the trial that this trial repeats; None for the first trial of a configuration.
-        lineage: Perturbations of the trial, in order. The attributes `params`, `labels` and `keys` have the values after the last
-            perturbation.
+        lineage: Perturbations of the trial, in the order in which they happened. The attributes `params`, `labels` and `keys` have the
+            values after the last one.
         data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these keys is sampled.
         sizes: Numbers of workers that an elastic trial has had; () for other trials.
     """
@@ -145,7 +145,7 @@ class Record:
         objectives: Objectives and constraints of the sweep.
         trials: All trials that have started, and the initial points with known results, in the order of their numbers.
         data: Fingerprint of the data; None if the data has not been read yet.
-        repeats: Number of trials of a configuration, and the aggregate of their values.
+        repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
         stops: True if the scheduler may stop trials.
     """
 
@@ -199,12 +199,9 @@ class Record:
 
 
 def start_attributes(trial: Trial) -> dict[str, Any]:
-    """Return the value of the `begun` attribute, which is recorded when a trial starts.
+    """Return the value of the attribute `begun`, which is recorded when a trial starts.
 
-    The attribute contains the trial's whole configuration, so the study can be read without the space file.
-
-    Args:
-        trial: The trial.
+    It contains the trial's whole configuration, so that the study can be read without the space file.
     """
     attributes = {
         "id": trial.id,
@@ -218,11 +215,11 @@ def start_attributes(trial: Trial) -> dict[str, Any]:
 
 
 def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
-    """Return reports as rows for a progress record.
+    """Return reports as rows for the key `reports` of a progress record.
 
     Args:
         reports: The reports.
-        metric: Name of the leading metric; None if there is no leading metric.
+        metric: Name of the leading metric; see `Objectives.metric`.
 
     Returns:
         One row [step, time, value, others] for each report. `value` is the value of the leading metric, or NaN if `metric` is None.
@@ -235,7 +232,7 @@ def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]
 
 
 def progress_records(t: FrozenTrial) -> list[dict[str, Any]]:
-    """Return the progress records of a trial, in the order of their numbers; see `sweeps.study.study_store`."""
+    """Return the progress records of a trial (its attributes `told.0`, `told.1`, ...), in the order of their numbers."""
     records = [(int(key.removeprefix(PROGRESS_PREFIX)), value) for key, value in t.user_attrs.items() if key.startswith(PROGRESS_PREFIX)]
     return [value for _, value in sorted(records, key=lambda f: f[0])]
 
@@ -247,11 +244,11 @@ def latest_progress(t: FrozenTrial) -> dict[str, Any]:
 
 
 def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
-    """Return the reports that a trial itself made, in the order of recording. Reports of a donor are not included.
+    """Return the reports that a trial itself made, in the order of recording. Reports of a donor (see `Perturbation`) are not included.
 
     Args:
         t: The trial as Optuna recorded it.
-        metric: Name of the leading metric; None if there is no leading metric.
+        metric: Name of the leading metric; see `Objectives.metric`.
     """
     rows = [row for chunk in progress_records(t) for row in chunk["reports"]]
     return tuple(Report(step, rest if metric is None else {metric: value, **rest}, at) for step, at, value, rest in rows)
@@ -287,10 +284,10 @@ def origin_of(t: FrozenTrial) -> int | None:
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
-    """Return the (step, value) pairs of the leading metric.
+    """Return the (step, value) pairs of the leading metric (see `Objectives.metric`).
 
-    A perturbation makes the trial's model a copy of the donor's model. So the pairs from before a perturbation are replaced by the donor's
-    pairs.
+    A perturbation makes the trial's model a copy of the donor's model. The pairs from before a perturbation are therefore replaced by the
+    donor's pairs.
     """
     curve: list[tuple[int, float]] = []
     for chunk in progress_records(t):
@@ -320,26 +317,26 @@ def paused_at(t: FrozenTrial) -> int | None:
 def reported_values(t: FrozenTrial) -> dict[int, float]:
     """Return the values of the leading metric that the trial itself reported, by step.
 
-    In contrast, `curve_of` returns the donor's values for the steps before a perturbation.
+    For the steps before a perturbation, `curve_of` returns the donor's values instead.
     """
     values = {int(step): float(value) for chunk in progress_records(t) for step, _, value, _ in chunk["reports"]}
     return dict(sorted((values | t.intermediate_values).items()))
 
 
 def lineage_of(t: FrozenTrial) -> tuple[Perturbation, ...]:
-    """Return the perturbations of a trial, in order."""
+    """Return the perturbations of a trial, in the order in which they happened."""
     records = [chunk[PERTURBED] for chunk in progress_records(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
     return tuple(Perturbation(**{name: perturbation[name] for name in Perturbation.__dataclass_fields__}) for perturbation in records)
 
 
 def keys_of(t: FrozenTrial) -> dict[str, Any]:
-    """Return the current key of each dimension of a trial."""
+    """Return the current key of each active dimension of a trial, by the dimension's name."""
     lineage = lineage_of(t)
     return dict(lineage[-1].keys if lineage else t.params)
 
 
 def lineage_text(lineage: Iterable[Perturbation]) -> str:
-    """Format the perturbations of a trial as text, as in `sweeps.core.trial.Trial.lineage`."""
+    """Return the perturbations of a trial as text, such as "0003 at 20, 0007 at 40" (donor and step)."""
     return ", ".join(map(str, lineage))
 
 
@@ -406,10 +403,10 @@ def read(folder: Path) -> Record | None:
         folder: The sweep's folder.
 
     Returns:
-        The content of the study. None if there is no study yet, or if no driver has recorded the study's objectives yet.
+        The content of the study. None if there is no study yet, or if the objectives are not recorded in it yet.
 
     Raises:
-        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         InputError: The study is in a database that cannot be reached.
     """
     if (study := _study(folder)) is None:
@@ -432,7 +429,7 @@ def trials_of(folder: Path) -> list[FrozenTrial]:
         The trials; [] if there is no study yet.
 
     Raises:
-        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         InputError: The study is in a database that cannot be reached.
     """
     study = _study(folder)
@@ -450,7 +447,7 @@ def copy_study(folder: Path) -> Any:
         The copy, an `optuna.Study`; None if there is no study yet.
 
     Raises:
-        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         InputError: The study is in a database that cannot be reached.
     """
     if (study := _study(folder)) is None:

@@ -1,8 +1,8 @@
 """Score configurations that are trained several times with different seeds. Pure functions, no I/O.
 
-The scheduler may stop the first trial of a configuration. If the first trial completes, the repeats of the configuration start. The
-scheduler never stops a repeat. The value of a configuration is the aggregate of the values of its trials. If repeats are off, each trial
-counts as a separate configuration.
+A configuration is one point of the search space. The scheduler may stop the first trial of a configuration. If this trial completes, the
+repeats of the configuration start; the scheduler never stops a repeat. The value of a configuration is the mean of its trials' values, or
+another aggregate of them. If `repeats.count` is 1, each trial counts as a separate configuration.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def merged(results: Sequence[Result], repeats: Repeats) -> Result:
 
     Args:
         results: Results of the configuration's trials, at least one. The first trial comes first.
-        repeats: Number of trials of a configuration, and the aggregate of their values.
+        repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
 
     Returns:
-        The aggregated result. The first trial's own result is returned in three cases: repeats are off, the first trial is running, or no
-        trial has ended COMPLETE or PRUNED.
+        The aggregated result. The first trial's own result is returned in three cases: `repeats.count` is 1, the first trial is running, or
+        no trial has ended COMPLETE or PRUNED.
     """
     if repeats.count == 1:
         return results[0]
@@ -55,11 +55,11 @@ def _aggregate(values: Sequence[float | None], repeats: Repeats) -> float | None
 def settled(results: Sequence[Result], repeats: Repeats) -> bool:
     """Return True if all trials of a configuration have ended, so that the result of the configuration is final.
 
-    If the first trial is pruned or failed, the configuration has no repeats.
+    If the first trial was pruned or failed, the configuration has no repeats.
 
     Args:
         results: Results of the configuration's ended trials, at least one. The first trial comes first.
-        repeats: Number of trials of a configuration.
+        repeats: How many times each configuration is trained.
     """
     return results[0].state is not State.RUNNING and (results[0].state is not State.COMPLETE or len(results) == repeats.count)
 
@@ -68,13 +68,13 @@ def known_total(max_trials: int, complete: int, incomplete: int, repeats: Repeat
     """Return the expected number of trials of a sweep, including repeats.
 
     If the scheduler may stop trials, only the repeats of first trials that are already complete are counted. Otherwise, all first trials
-    are expected to complete and to be repeated, except first trials that are already pruned or failed.
+    are expected to complete and to be repeated, except those that were already pruned or failed.
 
     Args:
         max_trials: Value of `limits.max_trials`. This limit is a number of configurations.
         complete: Number of complete first trials. Each of these is repeated.
         incomplete: Number of pruned or failed first trials. These are not repeated.
-        repeats: Number of trials of a configuration.
+        repeats: How many times each configuration is trained.
         scheduler_stops: True if the scheduler may stop trials.
     """
     return max_trials + (repeats.count - 1) * (complete if scheduler_stops else max_trials - incomplete)
@@ -86,7 +86,7 @@ class Configurations:
 
     Attributes:
         trials: (trial number, result) pairs of each configuration, sorted by trial number. The key is the number of the first trial.
-        repeats: Number of trials of a configuration, and the aggregate of their values.
+        repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
     """
 
     trials: dict[int, list[tuple[int, Result]]]
@@ -99,7 +99,7 @@ class Configurations:
         Args:
             trials: (trial number, number of the repeated trial, result) of each trial, in any order. The number of the repeated trial is
                 None for the first trial of a configuration.
-            repeats: Number of trials of a configuration, and the aggregate of their values.
+            repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
         """
         groups: dict[int, list[tuple[int, Result]]] = {}
         for number, origin, result in sorted(trials, key=lambda t: t[0]):

@@ -1,6 +1,6 @@
 """Open the storage of a sweep's study: the journal in the sweep's folder, or a PostgreSQL database.
 
-If the study is in a database, the sweep's folder stores the URL of the database without the secrets.
+If the study is in a database, the sweep's folder stores the database's URL without its secrets, such as the password.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _whole: dict[str, str] = {}
 
 
 def check(url: str) -> None:
-    """Check that a URL names a PostgreSQL database, and that the driver is installed.
+    """Check that a URL names a PostgreSQL database, and that Python's driver for PostgreSQL is installed. Does not connect.
 
     Args:
-        url: Value of `--storage`.
+        url: Value of the option `--storage`.
 
     Raises:
         InputError: The URL does not have the form `postgresql://USER@HOST/DATABASE`, or the driver is not installed.
@@ -52,7 +52,7 @@ def new_settings(url: str, sweep: str) -> dict[str, str]:
     """Return the storage settings to write into the folder of a new sweep. The secrets stay in the memory of this process; see `remember`.
 
     Args:
-        url: Value of `--storage`.
+        url: Value of the option `--storage`.
         sweep: Name of the sweep.
 
     Returns:
@@ -89,7 +89,7 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         (URL, study name). The URL includes the secrets if this process knows them. None if the study is a journal file in the folder.
 
     Raises:
-        InputError: The folder's settings have the wrong types.
+        InputError: `storage` or `study` in the folder's `origin.json` is not text.
     """
     origin = read_json_object(SweepFolder(folder).origin)
     if origin is None or not (bare := origin.get("storage")):
@@ -108,7 +108,7 @@ def environment(folder: Path) -> dict[str, str]:
         folder: The sweep's folder.
 
     Returns:
-        Values of libpq's variables (see `VARIABLES`), by name; {} if the study is a journal.
+        Values of libpq's variables (see `VARIABLES`), by the variable's name; {} if the study is a journal, or if the URL has no secrets.
     """
     place = place_of(folder)
     if place is None:
@@ -124,11 +124,11 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
 
     Returns:
         (storage, study name, sync). `storage` is an Optuna storage. The study name is None if a journal contains no study yet. `sync` is a
-        function that flushes the journal to the disk. Records written since the last `sync` survive the death of the process, but not a
-        crash of the machine. For a database, `sync` does nothing.
+        function that flushes the journal to the disk. Records written since the last call of `sync` survive the death of the process, but
+        not a crash of the machine. For a database, `sync` does nothing.
 
     Raises:
-        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         InputError: The database cannot be reached, or the journal is a symbolic link.
     """
     from sweeps.study.journal import Journal
@@ -162,7 +162,7 @@ def journal_in(folder: Path) -> Path:
         folder: The sweep's folder.
 
     Raises:
-        DamagedStudy: The path exists, but is not a file.
+        DamagedStudy: The path exists, but is not a file, so the study is lost.
     """
     journal = SweepFolder(folder).journal
     if journal.exists() and not journal.is_file():
@@ -171,7 +171,7 @@ def journal_in(folder: Path) -> Path:
 
 
 def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> None:
-    """Check that a study includes the ended trials that the sweep's result counts and names. If there is no result, do nothing.
+    """Check that a study has all ended trials that the sweep's result (`result.json`) counts or names. Without a result, do nothing.
 
     Args:
         folder: The sweep's folder.
@@ -219,13 +219,13 @@ def connect(url: str) -> Any:
 
 
 def outage(error: BaseException) -> str | None:
-    """Return the reason why the study cannot be written, as one line of text.
+    """Return the reason why the study cannot be written, as one line of text, if the disk or the database caused an exception.
 
     Args:
         error: An exception. The exceptions that caused it are examined too.
 
     Returns:
-        The reason if the disk or the database caused the exception; None for any other exception.
+        The reason. None if the exception has another cause.
     """
     from sqlalchemy.exc import SQLAlchemyError
 

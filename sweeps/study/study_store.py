@@ -1,8 +1,8 @@
 """Write and read the study of a sweep. The study is the only complete record of the sweep's trials.
 
-Values that trials reported at rungs are stored as Optuna's intermediate values. Everything else that export and resume need is stored in
-the user attributes of a trial. The driver writes the attribute `begun` once, before the trial starts. For each batch of new reports, the
-driver writes a progress record (`told.0`, `told.1`, ...).
+Values that trials reported at rungs are stored as Optuna's intermediate values. Everything else that an export or a resume needs is stored
+in the user attributes of the trials. The driver writes a trial's attribute `begun` once, before the trial starts. For each batch of new
+reports of the trial, the driver writes a progress record (`told.0`, `told.1`, ...).
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class StudyStore:
     Args:
         folder: Folder of the sweep.
         space: The search space.
-        rungs: Steps whose values are recorded as Optuna's intermediate values. This argument is needed only to record reports.
+        rungs: Steps at which reported values are also recorded as Optuna's intermediate values. Needed only to record reports.
 
     Attributes:
         folder, space: The arguments.
         study: The Optuna study.
         objectives: Objectives and constraints of the sweep.
-        minimize: True if smaller values of the leading metric are better.
+        minimize: True if smaller values of the leading metric (see `Objectives.metric`) are better.
         clock: Function that returns the wall time of the sweep in seconds, summed over all its drivers. Every progress record stores this
             time.
-        spent: Latest wall time that the study's progress records store.
+        spent: Wall time of the sweep when the study was opened: the latest time in its progress records.
         sync: Function that flushes all records to the disk.
 
     Raises:
-        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         InputError: The database cannot be reached.
     """
 
@@ -92,11 +92,11 @@ class StudyStore:
     # Write
 
     def record_comparisons(self, compares: bool) -> None:
-        """Record whether the scheduler compares trials before they end. If True, trials may be stopped early."""
+        """Record whether the scheduler compares trials before they end. If `compares` is True, trials may be stopped early."""
         self.study.set_user_attr("stops", compares)
 
     def add_given_points(self) -> None:
-        """Record the initial points with known results as complete trials. Points that are already recorded are skipped."""
+        """Record the initial points with known results as COMPLETE trials. Points that are already recorded are skipped."""
         recorded = sum(record.is_given(t) for t in self.trials())
         for point in [p for p in self.space.search.initial_points if p.values is not None][recorded:]:
             distributions: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class StudyStore:
         Args:
             trial_to_start: The trial in the Optuna study.
             trial: The same trial, as `trial_building.build_trial` built it.
-            bracket: Bracket of the trial; None if the scheduler has a single bracket.
+            bracket: Number of the trial's bracket; None if the scheduler has a single bracket.
         """
         trial_to_start.set_user_attr("begun", record.start_attributes(trial) | ({} if bracket is None else {"bracket": bracket}))
         self._live[trial_to_start.number] = LiveTrial(trial, dict(trial_to_start.params))
@@ -164,11 +164,11 @@ class StudyStore:
     def record_passed(self, number: int, rung: int) -> None:
         """Record that a trial continues from a rung.
 
-        If a later failure makes the trial restart from an earlier checkpoint, it continues from this rung without a new decision.
+        If a later failure makes the trial restart from an earlier checkpoint, the trial passes this rung again without a new decision.
 
         Args:
             number: Number of the trial.
-            rung: The rung.
+            rung: Step of the rung.
         """
         self._live[number].passed_rung = rung
         self._open[number].set_user_attr(record.PASSED, rung)
@@ -178,7 +178,7 @@ class StudyStore:
 
         Args:
             number: Number of the trial.
-            rung: The rung at which the trial is paused; None to record that the trial continues.
+            rung: Step of the rung at which the trial is paused; None to record that the trial continues.
         """
         self._open[number].set_user_attr(record.PAUSED, rung)
 
@@ -187,7 +187,7 @@ class StudyStore:
 
         Args:
             number: Number of the trial.
-            rung: The perturbation step.
+            rung: Step at which the scheduler decided.
         """
         self._live[number].decided_rung = rung
         self._record_progress(number, (), **{record.PERTURBED: {"step": rung}})
@@ -196,7 +196,7 @@ class StudyStore:
         """Record a perturbation, together with the curves that the trial copied from its donor.
 
         Args:
-            number: Number of the trial. Call `sweeps.search.exploit.exploit_donor` first, which updates the live trial.
+            number: Number of the trial. Its `LiveTrial` must already have the donor's curves; see `sweeps.search.exploit.exploit_donor`.
             perturbation: The perturbation.
         """
         live = self._live[number]
@@ -211,7 +211,7 @@ class StudyStore:
         Args:
             number: Number of the trial.
             state: Final state. With RUNNING, only the latest progress is recorded, and the trial can be resumed. COMPLETE is changed to
-                FAIL if a metric of an objective or a constraint is missing.
+                FAIL if the value of an objective's or a constraint's metric is missing or NaN.
             error: Traceback of a failed trial; None for other trials.
             reason: Reason why the trial was stopped; None if it was not stopped.
             final: Metrics of the finished model. They are recorded only for a COMPLETE trial.
@@ -277,21 +277,13 @@ class StudyStore:
         return trial_building.recorded_trial(self.space, self.trials()[number])
 
     def value_at(self, number: int, step: int) -> float:
-        """Return the value of the leading metric at a step of a trial.
-
-        Args:
-            number: Number of the trial.
-            step: The step.
-
-        Returns:
-            The value; NaN if the trial has no value at this step.
-        """
+        """Return the value of the leading metric that a trial has at a step; NaN if the trial has no value at this step."""
         if number in self._live:
             return self._live[number].curve.get(step, math.nan)
         return dict(record.curve_of(self.trials()[number])).get(step, math.nan)
 
     def checkpoints(self) -> dict[str, set[str]]:
-        """Return the names of the checkpoints to keep for each ended trial, by trial id.
+        """Return the folder names of the checkpoints to keep for each ended trial, by trial id.
 
         These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is N > 2, the N - 1 newest checkpoints are kept.
         """
@@ -300,7 +292,7 @@ class StudyStore:
         return {trial_id: {name for name in recorded if name is not None} | newest for trial_id, recorded, newest in names}
 
     def _latest_names(self, t: FrozenTrial) -> set[str]:
-        """Return the names of a trial's newest checkpoints if `checkpoints.per_trial` is above 2; otherwise an empty set."""
+        """Return the folder names of a trial's newest checkpoints if `checkpoints.per_trial` is above 2; otherwise an empty set."""
         count, latest = self.space.checkpoints.per_trial - 1, record.latest_progress(t).get("checkpoint")
         if count < 2 or not latest:
             return set()
@@ -310,7 +302,7 @@ class StudyStore:
     def latest(self, number: int) -> Checkpoint | None:
         """Return the latest recorded checkpoint of a trial; None if no checkpoint is recorded.
 
-        The trial's result, in contrast, has the checkpoint of the best step.
+        `Result.checkpoint`, in contrast, is the checkpoint of the best step.
         """
         latest = record.latest_progress(self.trials()[number]).get("checkpoint")
         return Checkpoint(**latest) if latest else None
@@ -319,7 +311,8 @@ class StudyStore:
         """Return the recorded checkpoints of each trial.
 
         Returns:
-            (name of the best checkpoint, name of the latest checkpoint), by trial number. A name is None if the trial lacks the checkpoint.
+            (folder name of the best checkpoint, folder name of the latest checkpoint), by trial number. A name is None if the trial lacks
+            this checkpoint.
         """
         return {t.number: record.checkpoint_names(t) for t in self.trials()}
 
@@ -329,7 +322,7 @@ class StudyStore:
         return self.study.user_attrs.get("data")
 
     def record_data(self, fingerprint: str) -> None:
-        """Record the fingerprint of the data. An existing fingerprint is kept."""
+        """Record the fingerprint of the data, unless the study already has one."""
         if self.data is None:
             self.study.set_user_attr("data", fingerprint)
 
@@ -348,14 +341,14 @@ class StudyStore:
         return Configurations.of(((number, repeated[number], result) for number, result in self.results().items()), self.space.repeats)
 
     def winner(self) -> int | None:
-        """Return the number of the best trial; None if no trial has a value, or if there are several objectives."""
+        """Return the number of the sweep's best trial; None if no trial has a value, or if there are several objectives."""
         return self.configurations().winner(self.objectives.goals)
 
     def ranked(self) -> list[int]:
-        """Return the numbers of the trials with the same tier as the best trial (see `ranking.tier`), the best first.
+        """Return the numbers of the trials with the same tier as the best trial (see `ranking.tier`), the best trial first.
 
         With several objectives, the trials of the Pareto front come first. The other trials of this tier follow, ordered by the first
-        objective.
+        objective's value.
         """
         front, results = self.front(), self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])
@@ -363,5 +356,5 @@ class StudyStore:
         return [*front, *(n for n in same_tier if n not in front)]
 
     def front(self) -> list[int]:
-        """Return the numbers of the trials on the Pareto front (see `ranking.front`); [] for a single objective."""
+        """Return the numbers of the first trials of the configurations on the Pareto front; [] for a single objective."""
         return self.configurations().front(self.objectives.goals)
