@@ -257,6 +257,58 @@ def sleep(config: dict[str, Any]) -> None:
     ray.train.report({"x": config["x"]})
 
 
+# ---- gangs
+
+
+def sleep_in_steps(config: dict[str, Any]) -> None:
+    """Sleep four times, each time with a sum over all ranks, and report once. Each rank writes when and where it ran."""
+    import ray
+    import ray.train
+
+    from sweeps import trial
+
+    began, rank = time.time(), ray.train.get_context().get_world_rank()
+    for _ in range(4):
+        time.sleep(0.5)
+        sum_of_ranks()
+    name = trial.current().trial
+    place = {"trial": name, "node": ray.get_runtime_context().get_node_id(), "pid": os.getpid(), "began": began, "ended": time.time()}
+    Path(config["folder"], f"rank-{name}-{rank}.json").write_text(json.dumps(place))
+    ray.train.report({"x": 1.0})
+
+
+def sum_of_ranks() -> float:
+    """Return the number of ranks, summed over all of them."""
+    import torch
+    import torch.distributed as dist
+
+    one = torch.ones(1)
+    if dist.is_initialized():
+        dist.all_reduce(one)
+    return float(one)
+
+
+def report_once(config: dict[str, Any]) -> None:
+    """Report once."""
+    import ray.train
+
+    ray.train.report({"x": 1.0})
+
+
+def report_often(config: dict[str, Any]) -> None:
+    """Report 20 times, each time after a sum over all ranks, and write the times of the reports. Each rank writes its process id."""
+    import ray.train
+
+    rank = ray.train.get_context().get_world_rank()
+    Path(config["folder"], f"at-{rank}-{os.getpid()}").touch()
+    for _ in range(20):
+        time.sleep(0.05)
+        ray.train.report({"x": sum_of_ranks()})
+        if rank == 0:
+            with open(Path(config["folder"], "reports.txt"), "a") as file:
+                file.write(f"{time.time()!r}\n")
+
+
 # ---- taxi
 
 TAXI_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 6, "tree_method": "hist", "seed": 0}

@@ -26,7 +26,7 @@ from benchmarks.ours import sweep
 
 RATE = 200  # samples a second
 SECONDS = 4.0
-ROOMS = ("ray::Runner", "ray::_Pool", "ray::_Keeper", "ray::Worker", "ray::RayTrainWorker", "ray::_Train")
+ROOMS = ("ray::_Pool", "ray::_DataActor", "ray::Worker")
 
 
 def swept(
@@ -117,9 +117,9 @@ def way(clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[floa
     after = {t: min((b for b, _ in order if b > begins[t][0]), default=None) for t in known}
     parts: dict[str, list[float]] = {
         "driver: ask the sampler, write the study, tell the pool": [begins[t][1] - begins[t][0] for t in known],
-        "begun until the loop begins: Tune, runner, pool, data, rank": [loops[t][0] - begins[t][1] for t in known],
+        "begun until the loop begins: Tune, pool, data, rank": [loops[t][0] - begins[t][1] for t in known],
         "the loop": [loops[t][1] - loops[t][0] for t in known],
-        "loop ended until the driver hears: rank, pool, runner, Tune": [ends[t][0] - loops[t][1] for t in known],
+        "loop ended until the driver hears: rank, pool, Tune": [ends[t][0] - loops[t][1] for t in known],
         "driver: write the study, tell the tracker": [ends[t][1] - ends[t][0] for t in known],
         "heard until the next trial is begun: Tune": [n - ends[t][1] for t in known if (n := after[t]) is not None and n > ends[t][1]],
     }

@@ -15,14 +15,15 @@ END_WITHIN = 5.0
 HELPERS = ("resource_tracker", "multiprocessing.forkserver", "joblib.externals.loky", "torch/_inductor")
 
 
-def marked(mark: str) -> list[psutil.Process]:
+def marked(mark: str, among: Collection[int] | None = None) -> list[psutil.Process]:
     """Return this user's processes whose environment variable `SWEEPS_PROCESS_OF` is `mark`, or starts with `mark` and a slash.
 
     Args:
         mark: Value or beginning of the variable. If it is a trial's folder, the result contains the processes of all ranks of the trial.
+        among: Ids of the processes to search; None to search all processes of this machine, which takes milliseconds.
     """
     wanted, found = f"{MARK}={mark}".encode(), []
-    for pid in psutil.pids():
+    for pid in psutil.pids() if among is None else among:
         if pid == os.getpid():
             continue
         with contextlib.suppress(OSError, psutil.Error):
@@ -40,7 +41,7 @@ def started() -> set[psutil.Process]:
     return set()
 
 
-def end(mark: str, before: Collection[psutil.Process] | None = None) -> int:
+def end(mark: str, before: Collection[int] | None = None) -> int:
     """Kill the processes that a loop has started, except helper processes of libraries.
 
     A forked process shows the environment that its parent was started with, which has no mark. So a forked process is found only as a
@@ -48,13 +49,16 @@ def end(mark: str, before: Collection[psutil.Process] | None = None) -> int:
 
     Args:
         mark: Mark in the environment of the processes.
-        before: Descendants that this process had before the trial. All newer descendants are killed too. With None, only processes with
-            the mark are killed.
+        before: Ids of all processes of this machine before the trial. Only newer processes are killed, and descendants of this process
+            are killed without a mark too. With None, all processes with the mark are killed.
 
     Returns:
         The number of killed processes.
     """
-    found = {*marked(mark), *(() if before is None else started() - set(before))}
+    new = None if before is None else set(psutil.pids()).difference(before)
+    if new is not None and not new:
+        return 0
+    found = {*marked(mark, new), *(process for process in started() if new is not None and process.pid in new)}
     ended = []
     for process in found:
         with contextlib.suppress(psutil.Error):

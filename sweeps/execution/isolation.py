@@ -227,9 +227,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
     Yields:
         An object whose attributes are set after the block.
     """
-    below = child_processes.started() if mark else set()
-    if mark:
-        child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
+    processes = psutil.pids() if mark else []
     left, running = Left(), set(threading.enumerate())
     bounds, scheduling = (sys.getrecursionlimit(), sys.getswitchinterval()), _scheduling_of_threads()
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
@@ -284,7 +282,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
                         knob.put(module, value)
         _put_back_loggers(loggers)
         if mark:
-            child_processes.end(mark, below)
+            child_processes.end(mark, processes)
         modules.clear()  # Otherwise the garbage collector would scan these two large dicts.
         functions.clear()
         gc.collect()

@@ -27,7 +27,7 @@ import ray.data
 from sweeps.core import exit_causes, references
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import Current
-from sweeps.execution import backends, isolation, loop_mlflow, ray_train_adapter, trial_logs
+from sweeps.execution import backends, child_processes, isolation, loop_mlflow, ray_train_adapter, trial_logs
 from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
 from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
 from sweeps.execution.training_loop import run_loop
@@ -201,7 +201,10 @@ class WorkerRuntime:
         if is_first:
             self._import_loop(assignment, seconds)
         current = self._current(assignment)
-        with isolation.isolated(f"{assignment.folder}/{assignment.ranks.rank}") as left, _stacks_after(seconds):
+        mark = f"{assignment.folder}/{assignment.ranks.rank}"
+        if assignment.attempt > 1:
+            child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
+        with isolation.isolated(mark) as left, _stacks_after(seconds):
             ended = replace(run_loop(session, current), reports=session.reports)
         self._leaked.update(left.threads)
         return ended, left
