@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from sweeps.core.command_hints import DEFAULT_ROOT
 
+F = TypeVar("F", bound=Callable[..., Any])
 # The type of an option or argument that names a file or a folder.
 PATH: Any = click.Path(path_type=Path)
 
@@ -21,6 +23,21 @@ trust = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 only_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print only the final summary.")
+_cpus = click.option(
+    "--cpus",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="N",
+    help="Use at most N CPUs at once.  [default: those that other sweeps on this machine leave]",
+)
+_gpus = click.option("--gpus", type=click.IntRange(min=0), default=None, metavar="N", help="Use at most N GPUs at once.")
+
+
+def share(command: F) -> F:
+    """Add the options `--cpus` and `--gpus` to a verb that starts Ray."""
+    return _cpus(_gpus(command))
+
+
 edited_keys = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the space file before the check."
 )

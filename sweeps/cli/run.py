@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--storage", default=None, metavar="URL", help="Database for the study, postgresql://...  [default: a journal in the sweep's folder]"
 )
+@options.share
 @options.only_json
 @options.quiet
 def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
@@ -50,6 +51,7 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: the URI of the original run]")
 @click.option("--storage", default=None, metavar="URL", help="URL of the study's database with its password, which sweeps does not store.")
+@options.share
 @options.trust
 @options.only_json
 @options.quiet
@@ -69,9 +71,10 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as
 @click.argument("sweep")
 @click.argument("trial")
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
+@options.share
 @options.as_json
 @options.root
-def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path) -> None:
+def rerun(sweep: str, trial: str, as_json: bool, root: Path, **how: Any) -> None:
     """Run TRIAL of SWEEP again and check that the reports are equal.
 
     The exit code is 1 if the new reports differ from the recorded ones. The new run itself is not recorded.
@@ -79,7 +82,7 @@ def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path
     from sweeps.controller.rerun import rerun as rerun_trial
     from sweeps.controller.sweep_lookup import find
 
-    comparison = rerun_trial(find(sweep, root), trial, address=address)
+    comparison = rerun_trial(find(sweep, root), trial, **how)
     click.echo(json.dumps(comparison.to_json()) if as_json else printable(str(comparison)))
     sys.exit(0 if comparison.equal else 1)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import space as space_file
-from sweeps.controller.session import prepare_ray
+from sweeps.controller.session import prepare_ray, reserve
 from sweeps.controller.status import SweepStatus
 from sweeps.controller.sweep_run import SweepRun
 from sweeps.core import logging_setup
@@ -45,6 +45,8 @@ def run(
     address: str | None = None,
     tracking_uri: str | None = None,
     storage: str | None = None,
+    cpus: int | None = None,
+    gpus: int | None = None,
     on_progress: Callable[[SweepStatus], None] | None = None,
 ) -> SweepResult:
     """Search a space and export the best trial.
@@ -58,13 +60,17 @@ def run(
         tracking_uri: MLflow tracking URI. By default, the value of the environment variable `MLFLOW_TRACKING_URI`. If the variable is not
             set, a SQLite file in `dir`.
         storage: URL of a database for the study, `postgresql://...`. By default, the study is a journal in the sweep's folder.
+        cpus: Largest number of CPUs that the sweep uses at once, on this machine or on the cluster. By default, all CPUs that other
+            sweeps on this machine leave.
+        gpus: Largest number of GPUs that the sweep uses at once. The default is the same as for `cpus`.
         on_progress: Called with a `SweepStatus` a few times a second.
 
     Returns:
         The result of the sweep.
 
     Raises:
-        InputError: The space file or the data is wrong, or a trial needs more resources than Ray has. The message lists all problems.
+        InputError: The space file or the data is wrong, a trial needs more resources than Ray has, or other sweeps on this machine use all
+            CPUs. The message lists all problems.
         SweepFailed: No trial has a value. The message contains the error of the first trial that failed.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
@@ -72,15 +78,15 @@ def run(
     space = space_file.load(Path(file), tuple(overrides))
     root, uri = Path(dir or DEFAULT_ROOT), _tracking_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
-    _check(space, root, storage, address)
+    _check(space, root, storage, address, cpus)
     trackers = create_trackers(space)
     prepare_ray(address)
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
     sweep = SweepRun(space, root, folder, began, address, uri, on_progress, trackers=trackers)
     try:
-        _save(folder, space, began, address, uri, storage)
-        with FolderLock(folder):
+        _save(folder, space, began, storage, address=address, tracking_uri=uri and without_password(uri), cpus=cpus, gpus=gpus)
+        with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
             return sweep.run()
     except (InputError, OSError) as e:
         if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
@@ -91,15 +97,15 @@ def run(
         raise
 
 
-def _save(folder: Path, space: Space, began: float, address: str | None, uri: str | None, storage: str | None) -> None:
+def _save(folder: Path, space: Space, began: float, storage: str | None, **options: str | int | None) -> None:
     """Save the space file and the options of a new sweep. A database that cannot be reached is reported before Ray starts."""
     study_place = {} if storage is None else storages.new_settings(storage, folder.name)
-    save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **study_place)
+    save_space(folder, space, began, **options, **study_place)
     if storage is not None:
         storages.connect(storage)
 
 
-def _check(space: Space, root: Path, storage: str | None, address: str | None) -> None:
+def _check(space: Space, root: Path, storage: str | None, address: str | None, cpus: int | None) -> None:
     """Raise an InputError that lists the problems that can be found before Ray starts."""
     for note in space.notes:
         logging.getLogger("sweeps").warning("note: %s", note)
@@ -109,7 +115,7 @@ def _check(space: Space, root: Path, storage: str | None, address: str | None) -
     check_data(space)
     if problems := check_metric_functions(space) or check_plugins(space):
         raise locate_problems(space, problems)
-    if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space)):
+    if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space, cpus)):
         raise InputError(problems)
 
 
@@ -135,6 +141,8 @@ def resume(
     address: str | None = None,
     tracking_uri: str | None = None,
     storage: str | None = None,
+    cpus: int | None = None,
+    gpus: int | None = None,
     trust: bool = False,
     on_progress: Callable[[SweepStatus], None] | None = None,
 ) -> SweepResult:
@@ -148,6 +156,8 @@ def resume(
         address: Address of a Ray cluster. By default, the address with which the sweep started.
         tracking_uri: MLflow tracking URI. By default, the URI with which the sweep started.
         storage: URL of the study's database. It is needed only if the database requires a password, which the folder does not store.
+        cpus: Largest number of CPUs that the sweep uses at once. By default, the number with which the sweep started.
+        gpus: Largest number of GPUs that the sweep uses at once. By default, the number with which the sweep started.
         trust: True to read pickles in the sweep's folder that this user's key has not signed. Reading a pickle runs the code inside it.
         on_progress: Called with a `SweepStatus` a few times a second.
 
@@ -172,7 +182,8 @@ def resume(
         if earlier is not None:
             return earlier
         prepare_ray(address)
-        return continued.run()
+        with reserve(folder.name, folder, address, cpus, gpus, origin) as continued.share:
+            return continued.run()
 
 
 def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sweeps.core.atomic_files import part_of
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
+from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.result import read_result, to_json_value
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_links
 from sweeps.core.trial import format_trial_id
@@ -60,6 +61,8 @@ def export(
     output: str | os.PathLike[str] | None = None,
     again: bool = False,
     trust: bool = False,
+    cpus: int | None = None,
+    gpus: int | None = None,
 ) -> list[Written]:
     """Export one or several trials of a sweep as bundles.
 
@@ -76,6 +79,8 @@ def export(
         again: True to reuse a valid earlier export of the same model in SWEEP/exports.
         trust: True to read pickles in the sweep's folder even if this user's key has not signed them. Reading a pickle runs the code inside
             it.
+        cpus: Largest number of CPUs that the refit uses. The default is the number with which the sweep started.
+        gpus: Largest number of GPUs that the refit uses. The default is the number with which the sweep started.
 
     Returns:
         The exports, the best trial first.
@@ -91,7 +96,9 @@ def export(
     for first, second in EXCLUSIVE:
         if given[first] and given[second]:
             raise InputError(Problem(second, f"cannot be combined with {first}"))
-    export_run = _Export.open(Path(sweep).resolve(), refit, latest, trust)
+    if not refit and (cpus is not None or gpus is not None):
+        raise InputError(Problem("--cpus" if cpus is not None else "--gpus", "is for --refit; without --refit, nothing is trained"))
+    export_run = _Export.open(Path(sweep).resolve(), refit, latest, trust, Share(cpus, gpus))
     with FolderLock(export_run.folder):
         return export_run.write(trial, top, pareto, Path(output).resolve() if output else None, again)
 
@@ -109,9 +116,10 @@ class _Export:
     refit: bool
     latest: bool
     trust: bool
+    wanted: Share
 
     @classmethod
-    def open(cls, folder: Path, refit: bool, latest: bool, trust: bool) -> _Export:
+    def open(cls, folder: Path, refit: bool, latest: bool, trust: bool, wanted: Share = EVERYTHING) -> _Export:
         """Check that a sweep can be exported, and read its space file."""
         from sweeps.data.prepared_store import refuse_untrusted
 
@@ -128,7 +136,7 @@ class _Export:
         refuse_links(folder)
         if not refit and space.trainer.load is not None:
             refuse_untrusted(folder, trust)
-        return cls(folder, space, roots, refit, latest, trust)
+        return cls(folder, space, roots, refit, latest, trust, wanted)
 
     @functools.cached_property
     def store(self) -> StudyStore:
@@ -194,7 +202,8 @@ class _Export:
         from sweeps.controller import trial_refit
 
         folder, space, store, roots = self.folder, self.space, self.store, self.roots
-        with trial_refit.refitted(folder, space, store, number, roots) if self.refit else contextlib.nullcontext() as refitted:
+        training = trial_refit.refitted(folder, space, store, number, roots, self.wanted) if self.refit else contextlib.nullcontext()
+        with training as refitted:
             done = trial_export.export_trial(folder, space, store, number, work, roots, refitted, self.latest, self.trust)
         if done.error is not None:
             raise done.error

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.controller.session import SweepSession, prepare_ray
+from sweeps.controller.session import SweepSession, prepare_ray, reserve
 from sweeps.core import logging_setup
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.origin import read_origin
@@ -101,7 +101,9 @@ def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
     return None
 
 
-def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = None) -> Comparison:
+def rerun(
+    sweep: str | os.PathLike[str], trial: str, *, address: str | None = None, cpus: int | None = None, gpus: int | None = None
+) -> Comparison:
     """Run a trial of a sweep again and compare the new reports with the recorded ones.
 
     Both runs have the same parameters, seed, data and number of workers. An elastic trial has the recorded numbers of workers from the
@@ -111,6 +113,8 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
         sweep: The sweep's folder.
         trial: The trial's id. A trial that was stopped or interrupted runs up to the step where it stopped.
         address: Address of a Ray cluster. The default is the address with which the sweep started.
+        cpus: Largest number of CPUs that the trial uses. The default is the number with which the sweep started.
+        gpus: Largest number of GPUs that the trial uses. The default is the number with which the sweep started.
 
     Raises:
         InputError: There is no such sweep or trial, the data has changed, or the trial needs more resources than Ray has.
@@ -131,12 +135,17 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     reports = next(record.reports_of(t, study.objectives.metric) for t in record.trials_of(folder) if t.number == recorded.number)
     # A trial that was stopped early stops again at the same step.
     stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
-    address = address or read_origin(folder).get("address")
+    origin = read_origin(folder)
+    address = address or origin.get("address")
     prepare_ray(address)
     sizes = sizes_to_replay(recorded.sizes)
     space = dataclasses.replace(space, shapes=(original.shape, *(original.shape.of_size(size.workers) for size in sizes)))
     job: dict[str, Any] = {"rungs": stop} | ({"keep_latest": ALL_CHECKPOINTS} if sizes else {})
-    with scratch_folder(folder) as scratch, SweepSession(space, scratch, roots, address, job=job) as session:
+    with (
+        reserve("sweeps rerun", folder, address, cpus, gpus, origin) as share,
+        scratch_folder(folder) as scratch,
+        SweepSession(space, scratch, roots, address, job=job, share=share) as session,
+    ):
         return _compare(session, original, result, reports, metrics, study.data, sizes)
 
 

@@ -7,14 +7,15 @@ import dataclasses
 import logging
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sweeps.controller.ports import PoolHandle
-from sweeps.core import logging_setup, references
+from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import COSTS, Shape
 from sweeps.core.sweep_folder import SCRATCH
 from sweeps.data.metric_checks import check_metrics
@@ -48,6 +49,45 @@ def prepare_ray(address: str | None) -> None:
     import ray  # noqa: F401 - Importing Ray sets up its logging, and the logging can be redirected only afterwards.
 
 
+@contextlib.contextmanager
+def reserve(
+    name: str, folder: Path, address: str | None, cpus: int | None, gpus: int | None, origin: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Share]:
+    """Reserve CPUs and GPUs for a session, for the time of the block. Call `prepare_ray` first.
+
+    Without a cluster, log a note about each other sweep on this machine.
+
+    Args:
+        name: Name of the sweep, or the command that needs the session.
+        folder: The sweep's folder.
+        address: Address of a Ray cluster.
+        cpus: Number of CPUs that the session may use. None means as many as when the sweep started, or else all that are left.
+        gpus: Number of GPUs that the session may use. None means the same as for `cpus`.
+        origin: Content of the sweep's `origin.json`, which has the numbers with which the sweep started.
+
+    Yields:
+        The CPUs and GPUs that the session may use.
+
+    Raises:
+        InputError: This machine has fewer CPUs or GPUs, or other sweeps use all CPUs.
+    """
+    import ray
+
+    saved = [origin.get("cpus"), origin.get("gpus")]
+    if address or ray.is_initialized():
+        yield Share(saved[0] if cpus is None else cpus, saved[1] if gpus is None else gpus)
+        return
+    there, ids = int(host_resources.detect()["CPU"]), host_resources.gpu_ids()
+    lowered = [None if amount is None else min(amount, most) for amount, most in zip(saved, (there, len(ids)), strict=True)]
+    wanted = Share(lowered[0] if cpus is None else cpus, lowered[1] if gpus is None else gpus)
+    with machine_share.register(name, folder, there, ids, wanted) as (share, others):
+        for other in others:
+            log.warning("note: %s", machine_share.describe(other, there, len(ids)))
+        if others:
+            log.warning("note: %s", machine_share.describe_share(share, len(ids)))
+        yield dataclasses.replace(share, gpu_ids=None) if share.gpu_ids == ids else share
+
+
 class SweepSession:
     """Starts Ray, the pool and the data actor of one space, and shuts them down. Use a session in a `with` statement.
 
@@ -59,6 +99,7 @@ class SweepSession:
         job: Values for fields of `Job` that replace the values from `job_of`, by field name.
         max_failures: Number of times that a trial may lose its workers before the trial fails.
         train_and_valid: True to train on the rows of train and valid together; see `sweeps.data.data_actor`.
+        share: The CPUs and GPUs that the session may use; see `reserve`.
 
     Attributes:
         cluster: The Ray cluster that the session runs on.
@@ -85,10 +126,11 @@ class SweepSession:
         job: Mapping[str, Any] | None = None,
         max_failures: int = 0,
         train_and_valid: bool = False,
+        share: Share = EVERYTHING,
     ):
         self.space, self.folder = space, folder
         self._roots, self._address, self._job = roots, address, dict(job or {})
-        self._max_failures, self._train_and_valid = max_failures, train_and_valid
+        self._max_failures, self._train_and_valid, self._share = max_failures, train_and_valid, share
         self._resources = contextlib.ExitStack()
         self._workers_closed = False
         self._actors: list[Any] = []  # the pool and the data actor
@@ -97,7 +139,7 @@ class SweepSession:
         """Start Ray, the pool and the data actor."""
         self._check_backend()
         with contextlib.ExitStack() as starting:
-            joined = starting.enter_context(cluster.ray_for(self.space, self.folder, self._roots, self._address))
+            joined = starting.enter_context(cluster.ray_for(self.space, self.folder, self._roots, self._address, self._share))
             if problems := find_infeasible_shapes(self.space, joined.total, list(joined.nodes)):
                 raise InputError(problems)
             self.cluster = joined
@@ -134,7 +176,7 @@ class SweepSession:
         job = dataclasses.replace(job_of(self.space, self.cluster.roots), **self._job)
         resources = self.cluster.total if self.cluster.ours else None
         parked = self.cluster.parked if self.cluster.ours else None
-        return Pool.options(scheduling_strategy=here).remote(job, resources, self._max_failures, parked)
+        return Pool.options(scheduling_strategy=here).remote(job, resources, self._max_failures, parked, self.cluster.limit)
 
     def _start_data_actor(self, here: Any) -> Any:
         from sweeps.data import data_actor

@@ -21,6 +21,7 @@ from sweeps.core.atomic_files import write_text
 from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import SweepsError
+from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import concurrency
 from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
@@ -59,6 +60,7 @@ class SweepRun:
         on_progress: Called with a `SweepStatus` a few times a second.
         trust: True to read pickles in the folder that this user's key has not signed.
         trackers: All trackers except MLflow.
+        share: The CPUs and GPUs that the sweep may use. Set it before `run`.
     """
 
     space: Space
@@ -70,6 +72,7 @@ class SweepRun:
     on_progress: StatusCallback | None = None
     trust: bool = False
     trackers: Sequence[NamedTracker] = ()
+    share: Share = EVERYTHING
 
     def __post_init__(self) -> None:
         self._publish_status = _with_stdout(self.on_progress) if self.on_progress else lambda status: None
@@ -195,7 +198,7 @@ class SweepRun:
 
     def _session(self) -> SweepSession:
         failures, job = self.space.limits.max_failures, {"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None}
-        return SweepSession(self.space, self.folder, roots_of(self.space), self.address, job=job, max_failures=failures)
+        return SweepSession(self.space, self.folder, roots_of(self.space), self.address, job=job, max_failures=failures, share=self.share)
 
     def _search(self, session: SweepSession, trackers: TrackerHub) -> Conclusion:
         """Search the space and export the best trial."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from sweeps.bundle.export import Refitted
 from sweeps.controller.rerun import scratch_folder, train_once
-from sweeps.controller.session import SweepSession, prepare_ray
+from sweeps.controller.session import SweepSession, prepare_ray, reserve
 from sweeps.core.errors import BundleError, InputError, Problem, SweepFailed
+from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.origin import read_origin
 from sweeps.core.trial import Checkpoint, Result, State
 from sweeps.data.prepared_store import PreparedStore
@@ -23,7 +24,9 @@ from sweeps.space import Space
 
 
 @contextlib.contextmanager
-def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, roots: tuple[Path, ...]) -> Iterator[Refitted]:
+def refitted(
+    folder: Path, space: Space, study_store: StudyStore, number: int, roots: tuple[Path, ...], wanted: Share = EVERYTHING
+) -> Iterator[Refitted]:
     """Train a trial again on the train and valid rows together. Its parameters, seed, workers and share of the rows are the same.
 
     The trial trains for as many steps as the model that an export without a refit contains. `max_t` is this number. The
@@ -35,6 +38,7 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
         study_store: The sweep's study.
         number: Number of the trial.
         roots: Folders of the user's modules.
+        wanted: The CPUs and GPUs that the training may use. The default is the numbers with which the sweep started.
 
     Yields:
         The new model. Its files exist until the `with` block ends.
@@ -57,12 +61,14 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value, so the number of steps to train is unknown"))
     # No time limits: the sweep's time limits were chosen for fewer rows.
     job = {"rungs": frozenset(), "max_t": steps, "trial_timeout": None, "report_timeout": None, "keep_last": True}
-    address = read_origin(folder).get("address")
+    origin = read_origin(folder)
+    address = origin.get("address")
     prepare_ray(address)
     space = dataclasses.replace(space, shapes=(trial.shape,))
     with (
+        reserve("sweeps export --refit", folder, address, wanted.cpus, wanted.gpus, origin) as share,
         scratch_folder(folder) as scratch,
-        SweepSession(space, scratch, roots, address, job=job, train_and_valid=True) as session,
+        SweepSession(space, scratch, roots, address, job=job, train_and_valid=True, share=share) as session,
     ):
         _, end = train_once(session, trial, study_store.study.user_attrs.get("data"))
         checkpoint = last_checkpoint(trial.id, end, steps)

@@ -10,6 +10,7 @@ from pathlib import Path
 from sweeps.core.errors import InputError, Problem
 
 PLACE = "--resources"
+GPU_IDS = "CUDA_VISIBLE_DEVICES"
 
 
 def parse_resources(text: str) -> dict[str, float]:
@@ -56,6 +57,13 @@ def detect() -> dict[str, float]:
         overrides = {str(name): float(amount) for name, amount in json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES") or "{}").items()}
     counted = {"CPU": float(cpus(Path("/sys/fs/cgroup"))), "GPU": float(gpus(Path("/dev")))} | overrides
     return {name: amount for name, amount in counted.items() if amount or name == "CPU"}
+
+
+def gpu_ids() -> tuple[str, ...]:
+    """Return the ids of the GPUs that `detect` counts, as in `CUDA_VISIBLE_DEVICES`."""
+    count = int(detect().get("GPU", 0))
+    visible = os.environ.get(GPU_IDS)
+    return tuple(visible.split(",")[:count]) if visible else tuple(map(str, range(count)))
 
 
 def cpus(cgroup: Path) -> int:
@@ -119,7 +127,7 @@ def gpus(devices: Path) -> int:
     count = sum(file.name.removeprefix("nvidia").isdigit() for file in devices.glob("nvidia*"))
     if not count and (devices / "dxg").exists():  # WSL has no device files
         count = _gpus_of_driver()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get(GPU_IDS)
     if visible is None:
         return count
     return 0 if visible in ("", "NoDevFiles") else min(count, len(visible.split(",")))

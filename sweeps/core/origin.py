@@ -58,6 +58,8 @@ class _Origin(TypedDict):
     max_trials: NotRequired[Count]
     repeats: NotRequired[Annotated[int, Field(gt=0, lt=10**9)]]
     address: NotRequired[Text | None]
+    cpus: NotRequired[Annotated[int, Field(gt=0, lt=10**9)] | None]
+    gpus: NotRequired[Annotated[int, Field(ge=0, lt=10**9)] | None]
     tracking_uri: NotRequired[Text | None]
     storage: NotRequired[Text | None]
     study: NotRequired[Text | None]

@@ -26,6 +26,8 @@ import psutil
 from sweeps.core import crash_cleanup, host_resources, references
 from sweeps.core.command_hints import DEFAULT_ROOT, resume_command
 from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.host_resources import GPU_IDS
+from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import parked_cpus
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.execution import ray_version
@@ -70,6 +72,7 @@ class Joined:
         nodes: Resources of each node, without the additional CPUs.
         total: Resources of all nodes together, without the additional CPUs.
         parked: Number of additional CPUs for idle workers.
+        limit: Amounts of some resources that the sweep may hold on a Ray that was not started for it. None if there is no limit.
     """
 
     ours: bool
@@ -77,6 +80,7 @@ class Joined:
     nodes: tuple[dict[str, float], ...]
     total: dict[str, float]
     parked: int = 0
+    limit: dict[str, float] | None = None
 
     @property
     def room(self) -> dict[str, float] | None:
@@ -86,11 +90,11 @@ class Joined:
     @property
     def cpus(self) -> float | None:
         """Number of CPUs that tasks of Ray Data may use at the same time; None if Ray's own count is correct."""
-        return self.total["CPU"] if self.ours else None
+        return self.total["CPU"] if self.ours or "CPU" in (self.limit or {}) else None
 
 
 @contextlib.contextmanager
-def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | None) -> Iterator[Joined]:
+def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | None, share: Share = EVERYTHING) -> Iterator[Joined]:
     """Connect to a Ray, or start a Ray, for the duration of the `with` block.
 
     Args:
@@ -98,6 +102,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
         folder: The sweep's folder, which all nodes must share.
         roots: Folders of the user's modules.
         address: Address of a cluster. If None, use the Ray that this process is connected to. If there is none, start a Ray.
+        share: The CPUs and GPUs that the sweep may use.
 
     Yields:
         The description of this Ray.
@@ -116,7 +121,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
                 "pass `runtime_env` to `ray.init`, or call `ray.shutdown()` first"
             )
             raise InputError(Problem(space.place("runtime_env"), f"runtime_env: {text}"))
-        yield _joined(False, roots)
+        yield _joined(False, roots, limit=share.limit)
         return
     parked = 0
     with tempfile.TemporaryDirectory(prefix="sweeps-code-") as stage:
@@ -125,13 +130,15 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             join(address, environment(space, roots, Path(stage)))
         else:
             forget_authentication()
-            cpus = int(host_resources.detect()["CPU"])
-            parked = parked_cpus(cpus, host_resources.memory())
+            there = int(host_resources.detect()["CPU"])
+            cpus = share.cpus or there
+            parked = parked_cpus(cpus, host_resources.memory() * cpus / there)
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
             os.environ.setdefault(MONITOR, "0")
             os.environ.setdefault("RAY_enable_metrics_collection", "0")  # Nothing collects them.
-            start(folder, cpus + SPARE_CPUS + parked, space.runtime_env.for_ray())
+            with _only_gpus(share.gpu_ids):
+                start(folder, cpus + SPARE_CPUS + parked, space.runtime_env.for_ray())
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     watch = _Watch(folder, node) if node is not None else None
@@ -139,7 +146,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
         await_runtime_env(space)
         if address:
             check_storage(folder)
-        yield _joined(address is None, () if address else roots, parked)
+        yield _joined(address is None, () if address else roots, parked, share.limit if address else None)
     except BaseException:
         session = None  # Keep the folder of the Ray session: its logs may show the cause.
         raise
@@ -150,6 +157,21 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
         crash_cleanup.delete_ray_record(folder)
         if session is not None:
             shutil.rmtree(session, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _only_gpus(gpu_ids: tuple[str, ...] | None) -> Iterator[None]:
+    """Within the block, `ray.init` starts a Ray that has only these GPUs; None for all GPUs."""
+    before = os.environ.get(GPU_IDS)
+    if gpu_ids is not None:
+        os.environ[GPU_IDS] = ",".join(gpu_ids)
+    try:
+        yield
+    finally:
+        if gpu_ids is not None:
+            os.environ.pop(GPU_IDS)
+            if before is not None:
+                os.environ[GPU_IDS] = before
 
 
 def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None) -> None:
@@ -342,7 +364,7 @@ def _is_running(process: psutil.Process) -> bool:
         return False
 
 
-def _joined(ours: bool, roots: Iterable[Path], parked: int = 0) -> Joined:
+def _joined(ours: bool, roots: Iterable[Path], parked: int = 0, limit: dict[str, float] | None = None) -> Joined:
     import ray
 
     nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
@@ -350,7 +372,8 @@ def _joined(ours: bool, roots: Iterable[Path], parked: int = 0) -> Joined:
     if ours:
         total["CPU"] -= SPARE_CPUS + parked
         nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS - parked} for node in nodes)
-    return Joined(ours, tuple(map(str, roots)), nodes, total, parked)
+    total |= {name: min(amount, total.get(name, 0.0)) for name, amount in (limit or {}).items()}
+    return Joined(ours, tuple(map(str, roots)), nodes, total, parked, limit)
 
 
 def reach(address: str) -> None:
@@ -386,6 +409,8 @@ def over_job(shipped: dict[str, Any]) -> dict[str, Any]:
             runs in this directory.
     """
     job = json.loads(os.environ.get(JOB_CONFIG) or "{}").get("runtime_env") or {}
+    if "image_uri" in shipped:  # Ray does not combine an image with modules.
+        return shipped
     return {**shipped, "py_modules": [*shipped["py_modules"], *job.get("py_modules", ())]}
 
 

@@ -46,12 +46,20 @@ class _Pool:
         resources: Resources that the sweep may use, for a cluster of one node; None to use the resources that the nodes have.
         max_failures: Largest number of failed attempts after which a trial is still retried (`limits.max_failures`).
         parked: Number of CPUs that idle workers may hold in addition to `resources`; see `allocation.Cluster`.
+        limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
     """
 
-    def __init__(self, job: Job, resources: dict[str, float] | None, max_failures: int, parked: int | None = None):
+    def __init__(
+        self,
+        job: Job,
+        resources: dict[str, float] | None,
+        max_failures: int,
+        parked: int | None = None,
+        limit: dict[str, float] | None = None,
+    ):
         self.job = job
         self.spawn = Background()
-        self.workers = WorkerPool(job, resources, parked, self.spawn)
+        self.workers = WorkerPool(job, resources, parked, self.spawn, limit)
         self.fits = Fits(self.workers, self.spawn)
         self.trials: dict[str, RunningTrial] = {}
         self.stopping: State | None = None

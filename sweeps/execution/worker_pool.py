@@ -56,14 +56,22 @@ class WorkerPool:
         resources: Resources that the sweep may use, for a cluster of one node; None to use the resources that the nodes have.
         parked: Additional CPUs that idle workers may hold; see `allocation.Cluster`.
         spawn: Runs a coroutine in the background.
+        limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
 
     Attributes:
         workers: The workers that have not ended, by id.
         nodes: Resources of each node.
     """
 
-    def __init__(self, job: Job, resources: Mapping[str, float] | None, parked: int | None, spawn: Background):
-        self.job, self._fixed, self._parked, self.spawn = job, resources, parked, spawn
+    def __init__(
+        self,
+        job: Job,
+        resources: Mapping[str, float] | None,
+        parked: int | None,
+        spawn: Background,
+        limit: Mapping[str, float] | None = None,
+    ):
+        self.job, self._fixed, self._parked, self.spawn, self._limit = job, resources, parked, spawn, limit
         self.workers: dict[str, Worker] = {}
         self.nodes: dict[str, Mapping[str, float]] = {}
         self._queue: list[tuple[Request, asyncio.Future[Any], float]] = []
@@ -229,8 +237,9 @@ class WorkerPool:
 
     @property
     def total(self) -> dict[str, float]:
-        """All resources of the cluster."""
-        return _sum([dict(node) for node in self.nodes.values()])
+        """All resources of the cluster that the sweep may use."""
+        there = _sum([dict(node) for node in self.nodes.values()])
+        return there | {name: min(amount, there.get(name, 0.0)) for name, amount in (self._limit or {}).items()}
 
     # ---- the queue
 
@@ -255,7 +264,7 @@ class WorkerPool:
             self._grants.pop(granted, None)
 
     def _cluster(self) -> Cluster:
-        return Cluster(self.nodes, [w.state() for w in self.workers.values()], list(self._grants.values()), self._parked)
+        return Cluster(self.nodes, [w.state() for w in self.workers.values()], list(self._grants.values()), self._parked, self._limit)
 
     def serve(self) -> None:
         """Carry out the actions of `allocation.decide` until it returns `Wait`."""

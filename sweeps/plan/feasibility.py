@@ -34,13 +34,17 @@ def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Se
     return [Problem(place, f"scaling: {all_of_them}; the smallest of these, {shape}, needs {why}")]
 
 
-def find_infeasible_shapes_here(space: Space) -> list[Problem]:
+def find_infeasible_shapes_here(space: Space, cpus: int | None = None) -> list[Problem]:
     """Return the problems of shapes that need more CPUs than this machine has; see `find_infeasible_shapes`.
 
     This function needs no running Ray. Resources other than CPUs are checked after Ray has started, because Ray detects them more reliably.
+
+    Args:
+        space: The search space.
+        cpus: Number of CPUs that the sweep may use. None means all CPUs of this machine.
     """
     others = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
-    return find_infeasible_shapes(space, others | {"CPU": detect()["CPU"]})
+    return find_infeasible_shapes(space, others | {"CPU": detect()["CPU"] if cpus is None else float(cpus)})
 
 
 def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from sweeps.controller.controller import SweepController
 from sweeps.controller.rerun import rerun
 from sweeps.controller.session import SweepSession
 from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.machine_share import Share
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import Report, State
 from sweeps.data import data_actor
@@ -81,7 +83,7 @@ def _start(name: str, events: list[str]) -> FakeHandle:
 
 def use_cluster(monkeypatch: pytest.MonkeyPatch, events: list[str], ours: bool, cpus: float = 2.0) -> None:
     @contextlib.contextmanager
-    def ray_for(space: Space, folder: Path, roots: Any, address: Any) -> Iterator[Any]:
+    def ray_for(space: Space, folder: Path, roots: Any, address: Any, share: Any) -> Iterator[Any]:
         events.append("start Ray")
         try:
             yield session.cluster.Joined(ours, (), ({"CPU": cpus},), {"CPU": cpus})
@@ -203,3 +205,39 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, equal to the original run bit for bit"
     assert events == [*START, "pool.configure", "pool.start", "pool.advance", *END]
     assert not list(folder.glob(".rerun-*"))
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch) -> None:
+    """Give this machine 4 CPUs and 2 GPUs, and a folder of temporary files of its own."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 4, "GPU": 2}')
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_a_session_reserves_what_is_asked_for_or_what_the_sweep_started_with_or_what_is_left(machine, tmp_path, caplog):
+    with session.reserve("one", tmp_path, None, None, None) as everything:
+        assert everything == Share(4, 2, None) and not caplog.messages, "Ray finds the GPUs"
+    with session.reserve("one", tmp_path, None, None, None, {"cpus": 16, "gpus": 1}) as saved:
+        assert saved == Share(4, 1, ("0",)), "this machine has fewer CPUs"
+    with (
+        session.reserve("one", tmp_path, None, 3, 1, {"cpus": 2, "gpus": 0}) as given,
+        session.reserve("two", tmp_path, None, None, None) as left,
+    ):
+        assert (given, left) == (Share(3, 1, ("0",)), Share(1, 1, ("1",)))
+    assert caplog.messages[0].endswith("and uses 3 of 4 CPUs and 1 of 2 GPUs")
+    assert caplog.messages[1] == "note: this sweep uses 1 CPU and 1 GPU; the options --cpus and --gpus change this"
+    with session.reserve("one", tmp_path, "auto", 64, None, {"gpus": 3}) as of_cluster:
+        assert of_cluster.limit == {"CPU": 64, "GPU": 3}
+
+
+def test_ray_starts_with_the_gpus_of_the_share_alone(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    with session.cluster._only_gpus(("2",)):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    with session.cluster._only_gpus(()):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ

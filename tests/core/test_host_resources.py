@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.core.host_resources import cpus, detect, gpus, memory, parse_resources
+from sweeps.core.host_resources import cpus, detect, gpu_ids, gpus, memory, parse_resources
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,12 @@ def test_gpus_are_those_that_may_be_seen(visible, count, tmp_path, monkeypatch):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpus(tmp_path) == count
     assert gpus(tmp_path / "without") == 0
+
+
+@pytest.mark.parametrize("visible, ids", [(None, ("0", "1", "2")), ("", ("0", "1", "2")), ("3,GPU-ab,5,7", ("3", "GPU-ab", "5"))])
+def test_gpus_have_the_ids_of_cuda(visible, ids, monkeypatch):
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"GPU": 3}')
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_ids() == ids

@@ -302,3 +302,22 @@ def test_a_gang_asks_only_if_it_could_become_larger(fake):
         assert pool.largest(ELASTIC) == 3, "nodes may join"
 
     play(scene, CPU=2.0)
+
+
+def test_a_limit_bounds_the_workers_of_all_nodes_together(fake, monkeypatch):
+    nodes = [{"NodeID": name, "Alive": True, "Resources": {"CPU": 2.0, "GPU": 1.0}} for name in ("here", "there")]
+    monkeypatch.setattr(worker_pool.ray, "nodes", lambda: nodes)
+
+    async def scene() -> None:
+        pool = WorkerPool(job("my:loop", "none"), None, None, Background(), {"CPU": 3.0})
+        assert pool.total == {"CPU": 3.0, "GPU": 2.0}
+        first = await pool.reserve(TWO)
+        waiting = asyncio.ensure_future(pool.reserve(TWO))
+        await asyncio.sleep(0.01)
+        assert len(fake.up) == 2 and not waiting.done(), "a fourth worker would be over the limit"
+        assert len(await pool.reserve(ONE, again=True)) == 1
+        pool.close(first[0])
+        pool.close(first[1])
+        assert len(await waiting) == 2
+
+    asyncio.run(asyncio.wait_for(scene(), 10))

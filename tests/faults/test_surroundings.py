@@ -76,7 +76,7 @@ def test_a_clock_that_jumps_back(clean_ray, tmp_path, monkeypatch):
 
 def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
     file = space_of(tmp_path, "plain", limits=THREE, x=GRID)
-    both = [command("run", file, "--dir", tmp_path / "runs", "--json") for _ in range(2)]
+    both = [command("run", file, "--dir", tmp_path / "runs", "--cpus", 1, "--json") for _ in range(2)]
     results = [ended(process) for process in both]
     assert len({result["dir"] for result in results}) == 2
     folder = Path(results[0]["dir"])

@@ -1,0 +1,144 @@
+"""Sweeps on one machine see each other, and a new one takes what the others leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.core import machine_share
+from sweeps.core.errors import InputError
+from sweeps.core.machine_share import EVERYTHING, Registration, Share, describe, describe_share, divide, register
+from tests.commands import REPO
+
+GPUS = ("0", "1", "2")
+
+
+def other(cpus: int, *gpus: str) -> Registration:
+    return Registration("digits-20261125-101500", "/runs/digits-20261125-101500", 4711, cpus, gpus)
+
+
+def test_a_sweep_alone_takes_everything():
+    assert divide(8, GPUS, [], EVERYTHING) == Share(8, 3, GPUS)
+
+
+def test_a_second_sweep_takes_what_is_left():
+    assert divide(8, GPUS, [other(4, "0"), other(1, "2")], EVERYTHING) == Share(3, 1, ("1",))
+    assert divide(8, (), [other(4)], EVERYTHING) == Share(4, 0, ())
+
+
+def test_a_wanted_number_of_gpus_takes_free_ones_first():
+    assert divide(8, GPUS, [other(4, "0")], Share(2, 1)) == Share(2, 1, ("1",))
+    assert divide(8, GPUS, [other(4, "0", "1")], Share(2, 2)) == Share(2, 2, ("2", "0"))
+    assert divide(8, GPUS, [], Share(gpus=0)) == Share(8, 0, ())
+
+
+def test_if_nothing_is_left_one_line_says_what_to_do():
+    with pytest.raises(InputError) as caught:
+        divide(2, (), [other(2)], EVERYTHING)
+    assert str(caught.value) == (
+        "--cpus: no CPU is left for this sweep: another sweep runs on this machine, digits-20261125-101500 in "
+        "/runs/digits-20261125-101500 (process 4711), and uses 2 of 2 CPUs. Wait until it ends, or give --cpus N to share its CPUs"
+    )
+    assert divide(2, (), [other(2)], Share(1)) == Share(1, 0, ()), "a wanted number may be in use"
+
+
+def test_more_than_the_machine_has_is_refused():
+    with pytest.raises(InputError, match=r"^--cpus: is 9, but this machine has 8 CPUs; give at most 8$"):
+        divide(8, (), [], Share(9))
+    with pytest.raises(InputError, match=r"^--gpus: is 1, but this machine has 0 GPUs; give at most 0$"):
+        divide(8, (), [], Share(1, 1))
+
+
+def test_what_is_said():
+    assert describe(other(3, "0"), 8, 3).endswith("(process 4711), and uses 3 of 8 CPUs and 1 of 3 GPUs")
+    assert describe_share(Share(1, 2), 3) == "this sweep uses 1 CPU and 2 GPUs; the options --cpus and --gpus change this"
+    assert describe_share(Share(1, 0), 0) == "this sweep uses 1 CPU; the options --cpus and --gpus change this"
+
+
+@given(st.integers(1, 64), st.integers(0, 8), st.lists(st.tuples(st.integers(1, 64), st.integers(0, 8)), max_size=4))
+def test_sweeps_without_options_never_use_a_cpu_or_a_gpu_twice(cpus, gpus, asked):
+    ids, running = tuple(map(str, range(gpus))), []
+    for more_cpus, more_gpus in [*asked, (None, None)]:
+        wanted = Share(more_cpus and min(more_cpus, cpus), None if more_gpus is None else min(more_gpus, gpus))
+        free = cpus - sum(r.cpus for r in running)
+        try:
+            share = divide(cpus, ids, running, wanted)
+        except InputError:
+            assert wanted.cpus is None and free < 1
+            continue
+        if wanted.cpus is None:
+            assert share.cpus == free and not set(share.gpu_ids) & {gpu for r in running for gpu in r.gpus}
+        assert len(set(share.gpu_ids)) == share.gpus <= gpus
+        running.append(other(share.cpus, *share.gpu_ids))
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    """Return the folder of registrations, which does not exist yet."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"running-sweeps-{os.getuid()}"
+
+
+def test_a_registration_is_seen_until_its_block_ends(temporary):
+    with register("one", Path("/runs/one"), 4, GPUS, Share(1, 1)) as (first, others):
+        assert first == Share(1, 1, ("0",)) and others == []
+        with register("two", Path("/runs/two"), 4, GPUS, EVERYTHING) as (second, others):
+            assert second == Share(3, 2, ("1", "2")) and others == [Registration("one", "/runs/one", os.getpid(), 1, ("0",))]
+    with register("three", Path("/runs/three"), 4, GPUS, EVERYTHING) as (third, others):
+        assert third.cpus == 4 and others == []
+
+
+def test_the_registration_of_a_killed_process_does_not_count(temporary):
+    script = """
+from pathlib import Path
+from sweeps.core.machine_share import Share, register
+with register("dies", Path("/runs/dies"), 4, (), Share(3)) as (share, others):
+    print("registered", flush=True)
+    input()
+"""
+    env = {**os.environ, "PYTHONPATH": str(REPO), "TMPDIR": str(temporary.parent)}
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    assert process.stdout is not None and process.stdout.readline() == "registered\n"
+    with register("lives", Path("/runs/lives"), 4, (), EVERYTHING) as (share, others):
+        assert share.cpus == 1 and [o.pid for o in others] == [process.pid]
+    process.kill()
+    process.communicate()
+    assert len(list(temporary.glob("*.json"))) == 1, "the process left its file"
+    with register("lives", Path("/runs/lives"), 4, (), EVERYTHING) as (share, others):
+        assert share.cpus == 4 and others == []
+    assert not list(temporary.glob("*.json"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"sweep": "x", "folder": "y", "pid": 1, "cpus": "many", "gpus": []})])
+def test_a_registration_that_cannot_be_read_is_ignored(temporary, text):
+    temporary.mkdir(mode=0o700)
+    with machine_share._locked(temporary / "other.json"):
+        (temporary / "other.json").write_text(text)
+        with register("one", Path("/runs/one"), 4, (), EVERYTHING) as (share, others):
+            assert share.cpus == 4 and others == []
+
+
+def test_a_folder_that_others_can_write_is_never_read(temporary):
+    temporary.mkdir()
+    temporary.chmod(0o777)
+    with machine_share._locked(temporary / "strange.json"):
+        (temporary / "strange.json").write_text(json.dumps({"sweep": "x", "folder": "y", "pid": 1, "cpus": 4, "gpus": []}))
+        with register("one", Path("/runs/one"), 4, (), EVERYTHING) as (share, others):
+            assert share.cpus == 4 and others == []
+    assert [file.name for file in temporary.iterdir()] == ["strange.json"], "nothing is written or deleted there"
+
+
+def test_a_link_in_place_of_the_folder_is_never_followed(temporary, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    temporary.symlink_to(tmp_path / "elsewhere")
+    with register("one", Path("/runs/one"), 4, (), EVERYTHING) as (share, _):
+        assert share.cpus == 4
+    assert not list((tmp_path / "elsewhere").iterdir())
