@@ -1,4 +1,4 @@
-"""Tune preprocessors, scaling, data and model parameters together: one YAML file in, one bundle out."""
+"""Tune preprocessors, model parameters, data options and resources (workers, CPUs, GPUs) together: one YAML file in, one bundle out."""
 
 from __future__ import annotations
 

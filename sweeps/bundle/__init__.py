@@ -11,6 +11,6 @@ with a bundle needs neither a checkout of sweeps nor a Ray cluster. These are th
     data/sweep/model/                                       the checkpoint of the best step, without the files that only a resume needs
     data/sweep/preprocessor.json                            the fitted chain
     data/sweep/preprocessor-N.pkl                           step N of the chain, if the step can only be stored as a pickle
-    data/sweep/check.parquet                                raw rows for the check
+    data/sweep/check.parquet                                raw rows that `sweeps.bundle.check` predicts
     data/sweep/check.npy                                    the model's output for these rows in training
 """

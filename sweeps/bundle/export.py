@@ -89,7 +89,7 @@ def export_trial(
         number: number of the trial.
         target: folder in which the subfolder `bundle` or `checkpoint` is written.
         roots: folders of the user's modules. They are added to `sys.path`.
-        refitted: refitted model to export, or None to export a checkpoint of the trial.
+        refitted: model to export that was trained again on the train and valid rows; None to export a checkpoint of the trial.
         latest: True to export the trial's latest checkpoint instead of the checkpoint of the best step.
         trust: True to read the pickles in the sweep's folder even if they are not signed with this user's key.
 

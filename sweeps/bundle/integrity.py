@@ -139,7 +139,7 @@ _hooked: set[str] = set()
 
 
 def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
-    """Make the code of a bundle importable. Its modules take precedence over other modules with the same names.
+    """Make the code of a bundle importable. The bundle's modules take precedence over other modules with the same names.
 
     If `sweeps` is already imported, the bundle is loaded with that installation. Otherwise the bundle is loaded with its own copy of
     sweeps. The installation and the copy are never used together.

@@ -188,7 +188,7 @@ def _stage_data(
     Args:
         folder: the data folder to create.
         checkpoint: folder of the checkpoint.
-        left_out: patterns of the checkpoint's files that are not copied.
+        left_out: glob patterns of the checkpoint's files that are not copied.
         fitted: the fitted preprocessor, or None.
         raw: raw rows to store for the check, or None.
         columns: schema of `raw`.

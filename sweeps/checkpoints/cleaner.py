@@ -46,7 +46,7 @@ class CheckpointCleaner:
 
     Args:
         folder: Folder of the sweep.
-        policy: The checkpoints to keep.
+        policy: Rule that says which checkpoints are kept.
         repeats: How many trials each configuration has, and how their values are aggregated.
         goals: One boolean for each objective: True if smaller values are better.
         ended: Trials that ended before this driver started.

@@ -22,7 +22,7 @@ def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False
 
     Args:
         folder: Folder of the sweep.
-        policy: The checkpoints to keep.
+        policy: Rule that says which checkpoints are kept.
         dry_run: True to delete nothing, and only compute the result.
 
     Returns:

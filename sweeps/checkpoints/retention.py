@@ -32,7 +32,7 @@ class TrialCheckpoints:
 
 @dataclass(frozen=True)
 class RetentionPolicy:
-    """The checkpoints that a sweep keeps.
+    """Rule that says which checkpoints a sweep keeps.
 
     Attributes:
         per_trial: Number of checkpoints that a finished trial keeps: its best checkpoint and its `per_trial` - 1 latest checkpoints.
@@ -98,7 +98,7 @@ def select_deletable(
         trials: All trials that have checkpoints.
         ranked: Numbers of the ranked trials; see `TrialRanking`.
         protected: Numbers of the protected trials; see `TrialRanking`.
-        policy: The checkpoints to keep.
+        policy: Rule that says which checkpoints are kept.
 
     Returns:
         (trial number, checkpoint name) of each checkpoint to delete.

@@ -50,7 +50,7 @@ class ErrorReportingGroup(click.Group):
 @click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="sweeps")
 def main() -> None:
-    """Tune preprocessors, scaling, data and model parameters together, and export the best trial as one bundle.
+    """Tune preprocessors, model parameters, data options, workers and GPUs together. Export the best trial as one bundle.
 
     \b
     sweeps validate space.yaml      check the space file

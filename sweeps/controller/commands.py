@@ -1,10 +1,11 @@
 """Commands to a running sweep: stop, pause, resume and enqueue.
 
-Each command is a JSON file in the folder `commands` of the sweep. The sender writes the file atomically and names it by the time, so
-the names sort in the order in which the commands were sent. The controller polls the folder, handles each command, and deletes its file.
+Each command is a JSON file in the folder `commands` of the sweep. The sender writes the file atomically. The file's name begins with the
+time, so the names sort in the order in which the commands were sent. The controller polls the folder, handles each command, and deletes its
+file.
 
-Anyone who can write to the sweep's folder can put files there. The controller therefore reads only regular files of its own user, and
-never follows a link. It leaves any other file where it is and reports the file once.
+Anyone who can write to the sweep's folder can put files there. The controller therefore reads only regular files of its own user, and never
+follows a link. Any other file stays in the folder, and the controller reports the file once.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def _compare(
     """Run a trial again and compare the new reports with those of the first run.
 
     Args:
-        session: The session to run in.
+        session: The session (Ray, worker pool and data actor) in which the trial runs.
         trial: The trial.
         result: Result of the trial in the sweep.
         reports: Reports of the first run of the trial.
@@ -239,7 +239,8 @@ def train_once(
     """Train one trial outside of any sweep. The trial stops at its first rung. The rungs are in the session's `job`.
 
     Args:
-        session: The session. In its folder, this function creates `trial` for the trial's files and `prepared` for the data.
+        session: The session (Ray, worker pool and data actor) in which the trial runs. In its folder, this function creates `trial` for the
+            trial's files and `prepared` for the data.
         trial: The trial.
         fingerprint: Fingerprint of the sweep's data; None if it is not known.
         sizes: Recorded numbers of workers for an elastic trial; () to use all free resources, up to the upper bound.

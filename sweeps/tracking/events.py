@@ -1,4 +1,4 @@
-"""Events that the controller publishes and trackers handle.
+"""Events that the controller publishes and trackers handle. A driver is a process that runs or resumes a sweep.
 
 Events are frozen and can be pickled. An event contains all data that a tracker needs. Later versions may add event types, so a tracker
 ignores the types that it does not know.

@@ -249,7 +249,6 @@ def _wait_for_server(process: subprocess.Popen[bytes], server: str, log: IO[byte
 
 
 def _stop_server(process: subprocess.Popen[bytes]) -> None:
-    """Stop the server and its workers."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

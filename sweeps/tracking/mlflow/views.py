@@ -44,7 +44,10 @@ def trials_of(sweep: str) -> str:
 
 
 def trials_view(sweep: str, space: Space) -> dict[str, object]:
-    """Return the view of a sweep's trials, the best first. It has a column and an axis for each dimension, and the objective's curves."""
+    """Return the view of a sweep's trials, the best first.
+
+    It has a column for each dimension, an axis for each dimension in a chart of parallel coordinates, and the objective's curves.
+    """
     columns = {
         column("metrics", OBJECTIVE): 110,  # room for the arrow that shows the order
         **{column("metrics", legal_name(f"objective.{o.metric}")): 110 for o in space.objectives if len(space.objectives) > 1},
