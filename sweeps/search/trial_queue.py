@@ -26,7 +26,7 @@ class QueueItem:
     """A trial to start.
 
     Attributes:
-        cell: Key of the option of each grid dimension.
+        cell: Key of the chosen option of each grid, by the grid's name.
         configurations_before: Number of configurations that started before this trial.
         in_cell_before: Number of configurations that started in this cell before this trial.
         repeat_of: Number of the trial to repeat, or None for a new configuration.
@@ -76,9 +76,10 @@ class TrialQueue:
     # Record starts and ends
 
     def record_interrupted_start(self, repeat_of: int | None) -> None:
-        """Put a trial whose start was interrupted before all other trials in the queue, because the study already contains this trial.
+        """Put a trial that the study already contains, but whose start was interrupted, at the front of the queue.
 
-        After a repair of the journal, there may be several such trials. Call this method for them in the order of their numbers.
+        After a repair of the journal, there may be several such trials. Call this method for them in the order of their numbers; they then
+        start in this order.
 
         Args:
             repeat_of: Number of the trial to repeat, or None for a new configuration. A new configuration is counted in its cell at once.
@@ -155,7 +156,7 @@ class TrialQueue:
 
     @property
     def remaining(self) -> int:
-        """Upper bound of the number of trials that have not started, if all new configurations get all their repeats.
+        """Upper bound of the number of trials that have not started. Each new configuration is counted with all its repeats.
 
         Repeats of first trials that are still running are not counted.
         """

@@ -154,7 +154,7 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
 
 @contextlib.contextmanager
 def _ray(address: str | None, replicas: int) -> Iterator[None]:
-    """Join the cluster at `address` and send it the code of sweeps; without an address, start a local Ray.
+    """Join the cluster at `address` and send the code of this package to it; without an address, start a local Ray.
 
     At the end of the context, leave the cluster or stop the local Ray.
     """

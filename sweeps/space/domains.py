@@ -1,7 +1,7 @@
 """Domains, with the names and meanings of Ray Tune: check their arguments, and compute values from sampled keys.
 
-Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable name of an option. The key of a normal
-distribution is a quantile in (0, 1). The key of any other domain is the number itself.
+Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable name of an option. The key of `randn` and
+`qrandn` is the cumulative probability of a value, in (0, 1). The key of any other domain is the number itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Enumerate the grid cells of a space, the shapes (workers and resources) of its trials, and the values of some dimensions. Pure."""
+"""Enumerate the grid cells of a space, the shapes (workers and resources) of its trials, and combinations of values. Pure."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Space:
         return tuple(d for d in self.dimensions if not d.when and outer[d.name] is None)
 
     def place(self, key: str) -> str:
-        """Return the place of a key as `file:line:column` or `--set ...`. For an absent key, return the place of its nearest parent.
+        """Return the place of a key as `file:line:column` or `--set ...`. For an absent key, return the place of the nearest key above it.
 
         Args:
             key: Dotted path, such as `data.label`, `scaling.num_workers` or `params.eta`, with or without `space.`.
@@ -129,8 +129,8 @@ class Space:
         """Build one configuration, define-by-run: call `choose` for every active dimension, in the order of the file.
 
         Args:
-            choose: Returns the key of a dimension's value; see `Dimension.value`. A dimension inside an option is active only if that
-                option was chosen. A dimension with a condition is active only if the condition is true.
+            choose: Function that returns a key for a dimension; `Dimension.value` converts this key to the value. A dimension inside an
+                option is active only if that option was chosen. A dimension with a condition is active only if the condition is true.
 
         Returns:
             A new dict `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling": dict}` without dimensions. `data` has the

@@ -76,7 +76,7 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     """Load the space file that is saved in a sweep's folder, with other overrides.
 
-    The sweep's name comes from `origin.json`, because it may have been the name of the original file, which the saved copy does not have.
+    The space gets the name in `origin.json`. Without a key `name`, this is the name of the original file, not that of the saved copy.
     """
     origin = read_origin(folder)
     algorithm = str(origin.get("algorithm", "tpe"))  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`

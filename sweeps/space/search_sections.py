@@ -27,7 +27,7 @@ SEARCH_SECTIONS = ("objective", "constraints", "search", "scheduler", "repeats",
 class SearchSections:
     """Parser of the sections for the search of a space. The constructor parses all of them.
 
-    A section that has a problem becomes None, or () for `objectives`.
+    If a section has a problem, its attribute is None, or () in the case of `objectives`.
 
     Args:
         file: The space file.

@@ -26,7 +26,7 @@ class ProgressUpdate:
         best: Checkpoint of the best step; None if this checkpoint has not changed since the previous update.
         attempts: Number of attempts so far. In each attempt, a gang of workers runs the training loop.
         seconds: Wall time in seconds that the trial has spent on gangs of workers, summed over all attempts.
-        worker_seconds: Sum of the seconds of all workers.
+        worker_seconds: Seconds that workers have spent on the trial, summed over all workers and attempts.
         sizes: All numbers of workers that an elastic trial has had; empty for other trials.
     """
 
@@ -54,7 +54,7 @@ class LiveTrial:
         steps: Step of the last report; 0 before the first report.
         checkpoint, best, attempts, seconds, worker_seconds, sizes: See `ProgressUpdate`.
         chunks: Number of progress records of the trial in the study.
-        lineage: Perturbations of the trial, in order.
+        lineage: Perturbations of the trial, in the order in which they happened.
         decided_rung: Last perturbation step at which the scheduler decided about the trial; 0 before the first decision.
         passed_rung: Last rung from which the trial continued; 0 before the first rung.
         ended: True if the trial has ended.

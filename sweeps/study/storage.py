@@ -162,7 +162,7 @@ def journal_in(folder: Path) -> Path:
         folder: The sweep's folder.
 
     Raises:
-        DamagedStudy: The path exists, but is not a file, so the study is lost.
+        DamagedStudy: The path exists, but is not a file.
     """
     journal = SweepFolder(folder).journal
     if journal.exists() and not journal.is_file():

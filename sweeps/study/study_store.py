@@ -285,7 +285,7 @@ class StudyStore:
     def checkpoints(self) -> dict[str, set[str]]:
         """Return the folder names of the checkpoints to keep for each ended trial, by trial id.
 
-        These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is N > 2, the N - 1 newest checkpoints are kept.
+        These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is N > 2, they are the best and the N - 1 newest.
         """
         ended = (t for t in self.trials() if t.state.is_finished() and "begun" in t.user_attrs)
         names = ((t.user_attrs["begun"]["id"], record.checkpoint_names(t), self._latest_names(t)) for t in ended)

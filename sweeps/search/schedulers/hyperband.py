@@ -62,7 +62,7 @@ class Hyperband(Asha):
         return sum(self.max_t + (size - 1) * self.grace_periods[bracket] for bracket, size in self._sizes(trials, seed).items())
 
     def late_trial_steps(self, repeats: int) -> float | None:
-        """Return None: late trials take as many steps as early trials."""
+        """Return None, because ASHA's estimate does not apply to several brackets."""
         return None
 
     def _sizes(self, trials: int, seed: int) -> Counter[int]:

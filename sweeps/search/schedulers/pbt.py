@@ -56,7 +56,7 @@ class Pbt(Scheduler):
     def explorer(self, view: StudyView, trial: int, rung: int) -> Explore:
         """Return the function that perturbs the donor's parameters.
 
-        The function uses the same random number generator as the choice of the donor, in the state that the choice left.
+        The returned function takes its random numbers from the generator that drew the donor in `decide`, and continues its sequence.
         """
         _, rng = self._choose(view, trial, rung)
         return functools.partial(perturbation.explore, resample=self.resample_probability, rng=rng)

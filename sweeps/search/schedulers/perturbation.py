@@ -54,8 +54,8 @@ def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: 
         members: All members that have reached the step, including the member `own`, in any order. NaN is the worst value. Members with
             equal values are ranked by number.
         minimize: True if smaller values are better.
-        fraction: The worst members, this fraction of all, continue from a donor. The best members, the same fraction of all, can be
-            donors. The number of members in each group is rounded up, but is at most half of all members.
+        fraction: Fraction of the members that continue from a donor (the worst members), and also fraction of the members that can be
+            donors (the best members). In both cases, the number of members is rounded up, but is at most half of all members.
         rng: Generator that `rng_of` returned.
 
     Returns:

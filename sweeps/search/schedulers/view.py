@@ -15,8 +15,8 @@ class TrialView:
     Attributes:
         number: Number of the trial.
         bracket: Number of the trial's bracket. Schedulers compare only trials of the same bracket.
-        values: Reported values by step, in the order of the steps. The metric is that of the first objective, unless this is a cost; see
-            `sweeps.study.objectives`.
+        values: Reported values by step, in the order of the steps. The metric is that of the first objective, unless this metric is a
+            cost; see `sweeps.study.objectives`.
         running: True until the trial has ended. A paused trial has not ended.
         paused_at: Rung at which the trial is paused; None if the trial is not paused.
         seconds: Wall time that the trial has used.
