@@ -42,6 +42,7 @@ class RunningTrial:
         yields: Whether the ranks are stopping at a step from which another attempt continues.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
         kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must wait for workers.
+        may_grow: Whether the gang of an elastic trial may grow. False after workers had to be closed when it grew.
         asks: Whether the gang may change its size in this attempt. The ranks then ask at each report whether to continue.
         replay: Recorded sizes with which the trial still runs; the first is the current size.
         task: Background task that runs the trial; None before it starts.
@@ -64,7 +65,7 @@ class RunningTrial:
         self.changed = asyncio.Event()
         self.workers: list[Worker] = []
         self.kept: list[Worker] = []
-        self.asks = False
+        self.asks, self.may_grow = False, True
         self.replay = replay
         self._gates: dict[int, asyncio.Future[bool]] = {}
         self._gates_closed = False

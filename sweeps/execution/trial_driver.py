@@ -203,7 +203,10 @@ class TrialDriver:
         """
         joining, running.kept = running.kept, []
         remaining = [worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY]
-        resizes = isinstance(outcome, WorkerLost) or (bool(joining) and outcome.state is State.PRUNED)
+        lost = isinstance(outcome, WorkerLost)
+        if joining and not lost and len(remaining) < len(gang.workers):  # For example, TensorFlow's workers cannot join another gang.
+            running.may_grow = False
+        resizes = lost or (bool(joining) and running.may_grow and running.yields)
         if running.is_elastic and not running.replay and resizes and len(remaining) + len(joining) >= running.trial.shape.workers:
             running.kept = [*remaining, *joining]
             return True
@@ -228,8 +231,9 @@ class TrialDriver:
         if running.replay:
             return step >= running.replay[1].reported
         checkpoint, left = running.progress.checkpoint, not self.all_started or bool(self._without_workers)
-        at_checkpoint = checkpoint is not None and checkpoint.step == step
-        running.kept = self.workers.grow(running.trial.shape, running.workers, left, at_checkpoint)
+        if checkpoint is None:
+            return False
+        running.kept = self.workers.grow(running.trial.shape, running.workers, left, reserve=checkpoint.step == step)
         return bool(running.kept)
 
     # ---- the ranks
@@ -237,7 +241,8 @@ class TrialDriver:
     async def _run_on(self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
         size = len(gang.workers)
         attempt, kills = running.begin_attempt(size), self._kills_for_memory()
-        running.asks = len(running.replay) > 1 if running.replay else size < self.workers.largest(running.trial.shape)
+        largest = self.workers.largest(running.trial.shape) if running.may_grow else size
+        running.asks = len(running.replay) > 1 if running.replay else size < largest
         if attempt > 1:
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self.files, _checkpoints, running.folder)

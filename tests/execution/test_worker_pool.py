@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sweeps.core.resources import Shape
+from sweeps.core.trial import State
 from sweeps.execution import worker_pool
 from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
-from sweeps.execution.messages import Job, WorkerInfo
+from sweeps.execution.messages import Ended, Job, WorkerInfo
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost
+from sweeps.execution.running_trial import RunningTrial
+from sweeps.execution.trial_driver import TrialDriver
+from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.worker_pool import WorkerPool
-from tests.execution.driving import job
+from tests.execution.driving import job, trial
 
 ONE, TWO = Shape(1, (("CPU", 1.0),)), Shape(2, (("CPU", 1.0),))
 LARGE, SMALL = Shape(1, (("CPU", 1.0), ("GPU", 0.7))), Shape(1, (("CPU", 1.0), ("GPU", 0.4)))
@@ -321,3 +326,52 @@ def test_a_limit_bounds_the_workers_of_all_nodes_together(fake, monkeypatch):
         assert len(await waiting) == 2
 
     asyncio.run(asyncio.wait_for(scene(), 10))
+
+
+def elastic_trial() -> RunningTrial:
+    return RunningTrial(replace(trial(0, {}, 1, "torch"), shape=ELASTIC), "", TrialProgress(1, "loss", True))
+
+
+def driver_of(pool: WorkerPool) -> TrialDriver:
+    anything: Any = None
+    return TrialDriver(pool.job, 2, pool, anything, pool.spawn, anything, lambda: 0)
+
+
+def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([ELASTIC.of_size(3)])
+        for number in range(3):
+            fake.come_up(number)
+        driver, running = driver_of(pool), elastic_trial()
+        gang = await lease(pool, ELASTIC)
+        assert not driver._keep_workers(gang, running, Ended(0, State.COMPLETE)) and not running.kept
+        lost = WorkerLost("killed")
+        pool.lose(gang.workers[0], lost)
+        assert driver._keep_workers(gang, running, lost) and [one.number for one in running.kept] == [2, 3]
+        running.kept = []
+        pool.close(gang.workers[1])
+        assert driver._keep_workers(gang, running, lost) and [one.number for one in running.kept] == [3], "a closing worker is of no use"
+        running.kept = []
+        pool.lose(gang.workers[2], lost)
+        assert not driver._keep_workers(gang, running, lost) and not running.kept
+
+    play(scene, CPU=3.0)
+
+
+def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([ELASTIC.of_size(3)])
+        for number in range(3):
+            fake.come_up(number)
+        await asyncio.sleep(0)
+        driver, running = driver_of(pool), elastic_trial()
+        gang = await pool.form(await pool.reserve(ELASTIC.of_size(2)), ELASTIC)
+        joining = pool.grow(ELASTIC, gang.workers, left=False, reserve=True)
+        running.kept, running.yields = joining, True
+        assert driver._keep_workers(gang, running, Ended(0, State.PRUNED)) and running.kept == [*gang.workers, *joining]
+        running.kept = joining
+        pool.close(gang.workers[0])
+        assert not driver._keep_workers(gang, running, Ended(0, State.PRUNED)) and not running.kept and not running.may_grow
+        assert joining[0].phase is Phase.IDLE, "it was given back"
+
+    play(scene, CPU=3.0)

@@ -30,9 +30,9 @@ def elastic_trial(number: int, folder: Path, least: int, most: int, **config: ob
 
 
 @contextlib.contextmanager
-def pool(folder: Path, workers: int) -> Iterator[Driving]:
+def pool(folder: Path, workers: int, rungs: tuple[int, ...] = ()) -> Iterator[Driving]:
     """A pool with room for this many workers."""
-    driving = Driving(job("tests.execution.loops:named", "torch"), folder, {"CPU": workers * 0.5})
+    driving = Driving(job("tests.execution.loops:named", "torch", rungs=rungs), folder, {"CPU": workers * 0.5})
     try:
         yield driving
     finally:
@@ -46,10 +46,15 @@ def held(folder: Path) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    "victims", [pytest.param((1,), id="one"), pytest.param((0,), id="rank 0", marks=pytest.mark.long), pytest.param((1, 2), id="two")]
+    "victims, rungs",
+    [
+        pytest.param((1,), (), id="one"),
+        pytest.param((0,), (), id="rank 0", marks=pytest.mark.long),
+        pytest.param((1, 2), tuple(range(2, 2001, 2)), id="two, and each checkpoint is at a rung"),
+    ],
 )
-def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again(clean_ray, tmp_path, victims):
-    with pool(tmp_path, 3) as driving:
+def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again(clean_ray, tmp_path, victims, rungs):
+    with pool(tmp_path, 3, rungs) as driving:
         (tmp_path / "hold").touch()
         running = elastic_trial(0, tmp_path, 1, 3)
         driving.start(running)
