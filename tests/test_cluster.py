@@ -120,6 +120,8 @@ def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkey
     job = {"working_dir": "gcs://job.zip", "py_modules": ["gcs://more.zip"], "env_vars": {"A": "b"}}
     monkeypatch.setenv(cluster.JOB_CONFIG, json.dumps({"runtime_env": job}))
     assert cluster.over_job(shipped) == {**shipped, "py_modules": ["/sweeps", "gcs://more.zip"]}
+    monkeypatch.setenv(cluster.JOB_CONFIG, "{}")
+    assert cluster.over_job({"image_uri": "an/image"}) == {"image_uri": "an/image"}
     monkeypatch.setattr("ray.init", lambda **how: None)
     cluster.join("auto", shipped)
     assert os.environ.pop(cluster.OVERRIDE_JOB) == "1"

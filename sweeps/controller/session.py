@@ -16,7 +16,7 @@ from sweeps.controller.ports import PoolHandle
 from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.machine_share import EVERYTHING, Share
-from sweeps.core.resources import COSTS, Shape
+from sweeps.core.resources import COSTS, Shape, fits
 from sweeps.core.sweep_folder import SCRATCH
 from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
@@ -28,6 +28,7 @@ from sweeps.space import Space, known_fits
 
 if TYPE_CHECKING:
     from sweeps.data.prepared_store import DatasetInfo
+    from sweeps.execution.cluster import Joined
     from sweeps.execution.messages import Job
 
 log = logging.getLogger(__name__)
@@ -140,8 +141,7 @@ class SweepSession:
         self._check_backend()
         with contextlib.ExitStack() as starting:
             joined = starting.enter_context(cluster.ray_for(self.space, self.folder, self._roots, self._address, self._share))
-            if problems := find_infeasible_shapes(self.space, joined.total, list(joined.nodes)):
-                raise InputError(problems)
+            self._check_shapes(joined)
             self.cluster = joined
             starting.callback(self._end_processes)
             here = cluster.at_driver()
@@ -169,6 +169,17 @@ class SweepSession:
             sys.path[:0] = [root for root in map(str, self._roots) if root not in sys.path]
             if (text := user_problem(backend)) is not None:
                 raise locate_problems(self.space, [Problem("trainer.backend", text)])
+
+    def _check_shapes(self, joined: Joined) -> None:
+        """Raise InputError if a shape can never fit, neither on the nodes that exist nor on those that an autoscaler can start."""
+        from sweeps.execution.autoscaling import can_provide
+
+        def can_fit(shape: Shape) -> bool:
+            limited = {name: amount for name, amount in shape.total.items() if name in (joined.limit or {})}
+            return not joined.ours and fits(limited, joined.limit or {}) and can_provide(shape)
+
+        if problems := find_infeasible_shapes(self.space, joined.total, list(joined.nodes), can_fit):
+            raise InputError(problems)
 
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool

@@ -230,7 +230,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
     processes = psutil.pids() if mark else []
     left, running = Left(), set(threading.enumerate())
     bounds, scheduling = (sys.getrecursionlimit(), sys.getswitchinterval()), _scheduling_of_threads()
-    environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
+    environment, folder, path, arguments = dict(os.environ), _working_directory(), list(sys.path), list(sys.argv)
     mask, limits, known, watching = _umask(), _limits(), dict(vars(builtins)), (sys.gettrace(), sys.getprofile())
     modules, functions, finders = dict(sys.modules), _functions(), list(sys.meta_path)
     filters, loggers = warnings.filters[:], _loggers()
@@ -287,6 +287,18 @@ def isolated(mark: str = "") -> Iterator[Left]:
         functions.clear()
         gc.collect()
         empty_cuda()
+
+
+def _working_directory() -> str:
+    """Return the working directory. If it was deleted, change to the new directory of that path.
+
+    Ray replaces the folder of the code that it received when a second node on the same machine joins the cluster.
+    """
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        os.chdir(os.readlink("/proc/self/cwd").removesuffix(" (deleted)"))
+        return os.getcwd()
 
 
 @dataclass(frozen=True)

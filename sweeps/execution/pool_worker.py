@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ class Worker:
         resources: Name and amount of each resource that the worker holds.
         node: Id of the worker's node.
         phase: Phase of the worker.
+        idle_since: When the worker last became idle, by the monotonic clock.
         used: Number that grows with each use.
         cached: Keys and sizes of the data that the worker caches.
         gang: Gang that the worker belongs to; None if it belongs to no gang.
@@ -61,7 +63,7 @@ class Worker:
     def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
         self.id, self.number = f"worker-{number:03d}", number
         self.resources, self.node, self.used = resources, node, used
-        self.phase = Phase.BUSY
+        self.phase, self.idle_since = Phase.BUSY, time.monotonic()
         self.cached: data_affinity.Kept = ()
         self.gang: Gang | None = None
         self.actor: Any = None

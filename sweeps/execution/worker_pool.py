@@ -21,9 +21,10 @@ import ray
 from ray.exceptions import RayError
 
 from sweeps.core.processes import is_alive
-from sweeps.core.resources import Shape
+from sweeps.core.resources import Shape, minus
 from sweeps.execution import allocation, gangs, worker
 from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request
+from sweeps.execution.autoscaling import NodeRequests, within
 from sweeps.execution.background import Background
 from sweeps.execution.messages import Job
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
@@ -44,6 +45,8 @@ PLACED_WITHIN = 60.0
 FITS_WITHIN = 600.0
 # After a worker could not start, no worker starts for the growth of an elastic gang for this many seconds.
 START_AGAIN_AFTER = 60.0
+# On a cluster that may grow, a worker is closed after this many idle seconds.
+IDLE_WITHIN = 60.0
 # If trials take less than this on average, in seconds, a trial may use an idle worker with a larger fraction of a GPU than necessary.
 SHORT_TRIAL = 60.0
 
@@ -79,6 +82,7 @@ class WorkerPool:
         self._count = itertools.count(1)
         self._numbers = itertools.count(1)
         self._gang_numbers = itertools.count(1)
+        self._node_requests = NodeRequests()
         self._here = ray.get_runtime_context().get_node_id()
         self._failed_start = -math.inf  # Time of the latest failure of a worker to start, by the monotonic clock.
         self._seconds = (0, 0.0)  # Number of released gangs, and the sum of the seconds that their trials ran.
@@ -228,6 +232,7 @@ class WorkerPool:
             await asyncio.wait_for(asyncio.gather(*(one.gone.wait() for one in workers)), timeout)
         for one in workers:
             one.kill()
+        await self._request_nodes(time.monotonic())
 
     def held(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the resources that trials and fits hold, and the resources that idle and closing workers hold."""
@@ -310,7 +315,7 @@ class WorkerPool:
                 if self.job.reuse == "never":
                     self.close(one)
                 else:
-                    one.phase = Phase.IDLE
+                    one.phase, one.idle_since = Phase.IDLE, time.monotonic()
         self.serve()
 
     # ---- gangs
@@ -501,10 +506,27 @@ class WorkerPool:
             if self._fixed is None:
                 self.update_nodes(await asyncio.get_running_loop().run_in_executor(None, ray.nodes))
                 self.serve()
+                await self._request_nodes(now)
+                self._close_idle(now)
             for one in list(self.workers.values()):
                 if (reason := self._reason_of_death(one, now)) is not None:
                     log.warning("%s is lost: %s", one.id, reason)
                     self.lose(one, reason)
+
+    async def _request_nodes(self, now: float) -> None:
+        """Ask the cluster's autoscaler, if there is one, for nodes for the requests that wait."""
+        waiting = [request for request, granted, _ in self._queue if not granted.done()]
+        left = None if self._limit is None else minus(self._limit, [self.held()[0]])
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._node_requests.update, within(waiting, left), now)
+        except Exception:  # Ray raises exceptions of many classes here.
+            log.exception("the autoscaler could not be asked for nodes")
+
+    def _close_idle(self, now: float) -> None:
+        """On a cluster that may grow, close workers that were idle for a long time, so that the autoscaler can remove their nodes."""
+        for one in list(self.workers.values()) if self._node_requests.may_grow else ():
+            if one.phase is Phase.IDLE and now - one.idle_since > IDLE_WITHIN:
+                self.close(one)
 
     def _reason_of_death(self, one: Worker, now: float) -> WorkerLost | None:
         if one.info is not None and one.node not in self.nodes:

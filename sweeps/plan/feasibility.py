@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sweeps.core.errors import Problem
 from sweeps.core.host_resources import detect
@@ -15,7 +15,12 @@ PLENTY = 2.0**60
 MAX_LINES = 3
 
 
-def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]] = ()) -> list[Problem]:
+def find_infeasible_shapes(
+    space: Space,
+    cluster: Mapping[str, float],
+    nodes: Sequence[Mapping[str, float]] = (),
+    can_provide: Callable[[Shape], bool] | None = None,
+) -> list[Problem]:
     """Return a problem for each shape that can never run.
 
     If more than `MAX_LINES` shapes can never run, return only one problem, which names the smallest of these shapes.
@@ -24,8 +29,11 @@ def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Se
         space: The search space.
         cluster: Total resources of the cluster, by name.
         nodes: Resources of each node, by name. If empty, the cluster is treated as one node.
+        can_provide: Returns whether the cluster can start nodes for a shape that does not fit now. None if it cannot start nodes.
     """
     short = [(shape, why) for shape in space.shapes if (why := _short(shape, cluster, nodes or (cluster,)))]
+    if can_provide is not None:
+        short = [(shape, why) for shape, why in short if not can_provide(shape)]
     place = space.place("scaling")
     if len(short) <= MAX_LINES:
         return [Problem(place, f"scaling: {shape} can never run, because it needs {why}") for shape, why in short]

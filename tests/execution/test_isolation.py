@@ -542,3 +542,15 @@ def test_a_worker_is_worn_when_it_grew_past_a_bound():
     assert excess_growth(NEW, replace(NEW, threads=169)) == "the process grew from 40 to 169 threads"
     large = replace(NEW, memory=8 << 30)
     assert excess_growth(large, replace(large, memory=15 << 30)) is None, "a large one may grow by as much again"
+
+
+def test_a_working_directory_that_ray_replaced_is_entered_again(tmp_path, monkeypatch):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    folder.mkdir()
+    (folder / "new").touch()
+    with isolation.isolated():
+        assert os.listdir() == ["new"]
+    assert os.getcwd() == str(folder)

@@ -328,6 +328,23 @@ def test_a_limit_bounds_the_workers_of_all_nodes_together(fake, monkeypatch):
     asyncio.run(asyncio.wait_for(scene(), 10))
 
 
+def test_on_a_cluster_that_may_grow_workers_are_closed_after_a_minute_without_a_trial(fake):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([TWO])
+        fake.come_up(0), fake.come_up(1)
+        pool.release(await lease(pool, ONE))
+        first, second = pool.workers.values()
+        second.idle_since -= 100
+        pool._close_idle(time.monotonic())
+        assert second.phase is Phase.IDLE, "a cluster of a fixed size keeps its workers"
+        pool._node_requests.may_grow = True
+        pool._close_idle(time.monotonic())
+        assert (first.phase, second.phase) == (Phase.IDLE, Phase.CLOSING)
+        await second.gone.wait()
+
+    play(scene, CPU=2.0)
+
+
 def elastic_trial() -> RunningTrial:
     return RunningTrial(replace(trial(0, {}, 1, "torch"), shape=ELASTIC), "", TrialProgress(1, "loss", True))
 

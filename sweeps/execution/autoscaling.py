@@ -1,0 +1,135 @@
+"""Ask Ray's autoscaler for the nodes that waiting trials need, and find out whether it can provide a shape at all.
+
+The autoscaler starts nodes for pending placement groups, as for the trials of Ray Tune. A placement group belongs to the sweep's Ray job,
+so Ray removes it when the driver dies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+
+from sweeps.core.resources import Shape, fits, minus
+from sweeps.execution.allocation import Request
+
+# If Ray has placed the group of a request that still waits, the request gets a new group after this many seconds.
+ASK_AGAIN_AFTER = 10.0
+# Time limit for the autoscaler's answer, in seconds. By default, the autoscaler runs every 5 s. It may still be starting.
+ANSWER_WITHIN = 30.0
+LOOK_EVERY = 0.5
+
+
+def bundles_of(request: Request) -> list[dict[str, float]]:
+    """Return the resources that a request needs: one item for each worker of a trial, or one item for a fit."""
+    if request.shape is not None:
+        return [dict(request.shape.per_worker)] * request.shape.workers
+    need = {name: amount for name, amount in request.need.items() if amount > 0}
+    return [need] if need else []
+
+
+def within(requests: Sequence[Request], left: Mapping[str, float] | None) -> list[Request]:
+    """Return the first requests that fit together into what a limit leaves.
+
+    Args:
+        requests: Requests that wait.
+        left: Amount of each limited resource that the sweep may still use; None without a limit.
+    """
+    kept = []
+    for request in requests:
+        limited = {name: amount for name, amount in request.need.items() if left is not None and name in left}
+        if left is None or fits(limited, left):
+            kept.append(request)
+            left = left and minus(left, [limited])
+    return kept
+
+
+class NodeRequests:
+    """Placement groups that stand for waiting requests, so that the autoscaler starts nodes for these requests.
+
+    The pool starts workers outside of the groups. When Ray has placed a group, the resources exist. The group is then removed, so that the
+    workers can use these resources.
+
+    Attributes:
+        may_grow: Result of `may_grow`; None before the first request.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[int, Any] = {}
+        self._not_before: dict[int, float] = {}
+        self.may_grow: bool | None = None
+
+    def update(self, waiting: Sequence[Request], now: float) -> None:
+        """Create and remove placement groups, so that each waiting request has a pending one.
+
+        Do nothing on a cluster that cannot grow.
+
+        Args:
+            waiting: Requests that wait for workers or resources.
+            now: Current time of a monotonic clock.
+        """
+        if self.may_grow is None and waiting:
+            self.may_grow = may_grow()
+        if not self.may_grow:
+            return
+        still = {request.id for request in waiting}
+        states = placement_group_table() if self._groups else {}
+        for number, group in list(self._groups.items()):
+            placed = states.get(group.id.hex(), {}).get("state") == "CREATED"
+            if placed or number not in still:
+                remove_placement_group(self._groups.pop(number))
+                self._not_before[number] = now + ASK_AGAIN_AFTER
+        self._not_before = {number: time for number, time in self._not_before.items() if number in still}
+        for request in waiting:
+            bundles = bundles_of(request)
+            if bundles and request.id not in self._groups and now >= self._not_before.get(request.id, now):
+                self._groups[request.id] = placement_group(bundles)
+
+
+def may_grow() -> bool:
+    """Return whether Ray's autoscaler (version 2, the default) can manage the cluster: it needs an instance id of each node.
+
+    KubeRay and `ray up` give each node an instance id, and `ray start` gives none.
+    """
+    return any(node.instance_id for node in _status().cluster_resource_state.node_states)
+
+
+def can_provide(shape: Shape) -> bool:
+    """Return whether Ray's autoscaler can start the nodes for a trial of a shape that does not fit on the cluster now.
+
+    The answer is the autoscaler's own, to a placement group that exists only for the question. The result is False if the cluster has no
+    autoscaler, or if the autoscaler does not answer in time.
+    """
+    if not may_grow():
+        return False
+    group = placement_group([dict(shape.per_worker)] * shape.workers)
+    asked, until = None, time.monotonic() + ANSWER_WITHIN
+    try:
+        while time.monotonic() < until:
+            status = _status()
+            cluster, answer = status.cluster_resource_state, status.autoscaling_state
+            if asked is None and _has(cluster.pending_gang_resource_requests, group):
+                asked = cluster.cluster_resource_state_version
+            if asked is not None and answer.last_seen_cluster_resource_state_version >= asked:
+                return not _has(answer.infeasible_gang_resource_requests, group)
+            time.sleep(LOOK_EVERY)
+        return False
+    finally:
+        remove_placement_group(group)
+
+
+def _has(requests: Sequence[Any], group: Any) -> bool:
+    return any(group.id.hex() in request.details for request in requests)
+
+
+def _status() -> Any:
+    """Return the state of the cluster and of its autoscaler, as Ray's global control store has it."""
+    from ray._raylet import GcsClient
+    from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
+
+    status = GetClusterStatusReply()
+    status.ParseFromString(GcsClient(ray.get_runtime_context().gcs_address).get_cluster_status())
+    return status
