@@ -28,7 +28,7 @@ _cpus = click.option(
     type=click.IntRange(min=1),
     default=None,
     metavar="N",
-    help="Use at most N CPUs at once.  [default: those that other sweeps on this machine leave]",
+    help="Use at most N CPUs at once.  [default: the CPUs that no other sweep on this machine uses]",
 )
 _gpus = click.option("--gpus", type=click.IntRange(min=0), default=None, metavar="N", help="Use at most N GPUs at once.")
 

@@ -98,7 +98,9 @@ def export(
         if given[first] and given[second]:
             raise InputError(Problem(second, f"cannot be combined with {first}"))
     if not refit and (cpus is not None or gpus is not None):
-        raise InputError(Problem("--cpus" if cpus is not None else "--gpus", "is for --refit; without --refit, nothing is trained"))
+        raise InputError(
+            Problem("--cpus" if cpus is not None else "--gpus", "is allowed only with --refit, because nothing is trained without --refit")
+        )
     export_run = _Export.open(Path(sweep).resolve(), refit, latest, trust, Share(cpus, gpus))
     with FolderLock(export_run.folder):
         return export_run.write(trial, top, pareto, Path(output).resolve() if output else None, again)
