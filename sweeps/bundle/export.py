@@ -38,7 +38,7 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        best: facts of the exported trial: the value of the key `best` in the output of `sweeps run --json`.
+        best: facts of the exported trial, in the format of the key `best` that `sweeps run --json` prints.
         bundle: the bundle's folder, or None if no bundle was written.
         checkpoint: folder of the copied checkpoint if the trainer has no `load`; otherwise None.
         notes: notes for the user.
@@ -283,7 +283,7 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
-    """Return the facts of a trial that `sweeps run --json` shows whatever the sweep's objectives, constraints and repeats are."""
+    """Return the facts of a trial that `sweeps run --json` shows for every sweep. `described` adds more facts for some sweeps."""
     description = {
         "trial": trial.id,
         "value": result.value,

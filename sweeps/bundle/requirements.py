@@ -29,8 +29,8 @@ class Requirements:
     """Modules and packages that some modules need.
 
     Attributes:
-        local_modules: maps the name of each file or package folder to copy to its path.
-        sweeps_modules: maps the path of each file of sweeps, relative to the package `sweeps`, to its full path.
+        local_modules: files and package folders to copy. Maps the name of each file or folder to its full path.
+        sweeps_modules: files of sweeps to copy. Maps the path relative to the package `sweeps` to the full path.
         packages: import names of the packages that must be installed.
         files: maps the dotted name of every local module to its source file.
     """

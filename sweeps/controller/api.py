@@ -60,9 +60,9 @@ def run(
         tracking_uri: MLflow tracking URI. By default, the value of the environment variable `MLFLOW_TRACKING_URI`. If the variable is not
             set, a SQLite file in `dir`.
         storage: URL of a database for the study, `postgresql://...`. By default, the study is a journal in the sweep's folder.
-        cpus: Largest number of CPUs that the sweep uses at once, on this machine or on the cluster. By default, all CPUs that other
-            sweeps on this machine leave.
-        gpus: Largest number of GPUs that the sweep uses at once. The default is the same as for `cpus`.
+        cpus: Largest number of CPUs that the sweep uses at once, on this machine or on the cluster. By default, all CPUs that other sweeps
+            on this machine leave free.
+        gpus: Largest number of GPUs that the sweep uses at once. By default, all GPUs that other sweeps on this machine leave free.
         on_progress: Called with a `SweepStatus` a few times a second.
 
     Returns:

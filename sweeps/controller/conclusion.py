@@ -167,7 +167,7 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
     Args:
         earlier: The sweep's result, as a JSON object.
         to_run: Number of trials that have not ended.
-        changed: True if the resume changes the limits.
+        changed: True if the user passed new limits or additional trials.
     """
     reason = earlier.get("reason")
     # The user may have removed the cause of the failures.

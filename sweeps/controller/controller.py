@@ -297,7 +297,10 @@ class SweepController:
             self._publish_status(self.status())
 
     def _trials_left(self) -> bool:
-        """Return whether this driver may still start or continue a trial. Repeats that running trials may add do not count."""
+        """Return whether this driver may still start or continue a trial.
+
+        Repeats that are added when running trials end are not counted.
+        """
         waiting = bool(self.population) or bool(self.search.interrupted) or self.search.queue.remaining > 0
         return waiting or (bool(self.search.view.paused) and self.scheduler.next_paused(self.search.view) is not None)
 

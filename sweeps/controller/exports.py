@@ -110,7 +110,7 @@ def export(
 class _Export:
     """One call of `export`. `folder` is the sweep's folder. `roots` are the folders of the user's modules.
 
-    The others are arguments of `export`.
+    `wanted` has the CPUs and GPUs of a refit. The other fields are arguments of `export`.
     """
 
     folder: Path

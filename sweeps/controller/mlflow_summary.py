@@ -57,7 +57,8 @@ def send_again(
         fingerprint: Hash of the data.
         result: The sweep's result, as `add_mlflow` wrote it.
         best: The best trial; None if there is none.
-        others: Numbers of the trials that MLflow may still show on the Pareto front, because they were there when an earlier driver ended.
+        others: Numbers of the trials that MLflow may still show on the Pareto front, because these trials were on the front when an earlier
+            driver ended.
 
     Returns:
         The updated result, as `add_mlflow` returns it.

@@ -82,7 +82,10 @@ class PoolMonitor:
         self._requested_usage = self._requested_usage or self._pool.usage.remote()
 
     def set_all_started(self, all_started: bool) -> None:
-        """Tell the pool whether all trials have started, unless it knows. Elastic trials grow only then."""
+        """Tell the pool whether all trials have started, if this has changed.
+
+        Elastic trials get more workers only after all trials have started.
+        """
         if all_started != self._all_started:
             self._all_started = all_started
             self._pool.set_all_started.remote(all_started)

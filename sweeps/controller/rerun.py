@@ -106,8 +106,8 @@ def rerun(
 ) -> Comparison:
     """Run a trial of a sweep again and compare the new reports with the recorded ones.
 
-    Both runs have the same parameters, seed, data and number of workers. An elastic trial has the recorded numbers of workers from the
-    recorded steps on. Neither the study nor MLflow changes.
+    Both runs have the same parameters, seed, data and number of workers. An elastic trial changes its number of workers at the recorded
+    steps. Neither the study nor MLflow changes.
 
     Args:
         sweep: The sweep's folder.
@@ -150,7 +150,7 @@ def rerun(
 
 
 def sizes_to_replay(sizes: Sequence[GangSize]) -> tuple[GangSize, ...]:
-    """Return the sizes of an elastic trial without those that contributed neither a report nor a checkpoint."""
+    """Return the recorded numbers of workers of an elastic trial. Leave out those with which the trial made no report and no checkpoint."""
     useful = (size for size, later in itertools.pairwise(sizes) if (size.step, size.reported) != (later.step, later.reported))
     return (*useful, *sizes[-1:])
 
@@ -243,7 +243,8 @@ def train_once(
             trial's files and `prepared` for the data.
         trial: The trial.
         fingerprint: Fingerprint of the sweep's data; None if it is not known.
-        sizes: Recorded numbers of workers for an elastic trial; () to use all free resources, up to the upper bound.
+        sizes: Recorded numbers of workers of an elastic trial. () to give an elastic trial as many workers as there is room for, up to its
+            upper limit.
 
     Returns:
         The trial's reports, and its last progress.

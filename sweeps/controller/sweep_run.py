@@ -87,7 +87,7 @@ class SweepRun:
         """Open the study, and clean up what the previous driver process left behind. If the sweep is not new, call this before `run`.
 
         Args:
-            changed: True if the limits have changed.
+            changed: True if the user passed new limits or additional trials.
 
         Returns:
             The earlier result if no work is left, else None.

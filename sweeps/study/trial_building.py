@@ -94,7 +94,8 @@ class RecordedTrials:
         """Yield the started trials with their reports and results.
 
         If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each perturbation is yielded as one of the trial's
-        reports; see `Perturbation.metrics`. The same is true of each number of workers of an elastic trial; see `GangSize.metrics`.
+        reports; see `Perturbation.metrics`. Each number of workers of an elastic trial is also yielded as one of the reports; see
+        `GangSize.metrics`.
 
         Args:
             skip: Numbers of the trials to skip.

@@ -52,7 +52,7 @@ def default_uri(root: Path) -> str:
 
 
 class MlflowTracker:
-    """Writes a sweep to MLflow from a thread of its own.
+    """Writes a sweep to MLflow in a separate thread.
 
     Args:
         destination: Place in MLflow where the sweep is recorded.
