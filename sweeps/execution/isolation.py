@@ -266,11 +266,12 @@ def isolated(mark: str = "") -> Iterator[Left]:
             sys.setrecursionlimit(bounds[0])
         sys.setswitchinterval(bounds[1])
         sys.stdin, sys.stdout, sys.stderr = streams
-        logging.disable(silenced)
+        if logging.root.manager.disable != silenced:
+            logging.disable(silenced)  # This empties the caches of all loggers.
         os.chdir(folder)
-        if dict(os.environ) != environment:
-            os.environ.clear()
-            os.environ.update(environment)
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+        os.environ.update(environment.items() - os.environ.items())
         time.tzset()
         os.umask(mask)
         sys.path[:], sys.argv[:] = path, arguments
