@@ -209,7 +209,9 @@ class SweepRun:
 
         space, max_trials = self.space, self.space.limits.max_trials
         slots = concurrency(space.shapes, session.cluster.total, max_trials)
-        at_once = space.limits.max_concurrent_trials or space.scheduler.population or slots  # A population takes turns on the slots.
+        # If trials differ in size, one more than fits waits for workers, because a small trial may start before a large one that waits.
+        waiting = int(len({frozenset(shape.total.items()) for shape in space.shapes}) > 1)
+        at_once = space.limits.max_concurrent_trials or space.scheduler.population or slots + waiting  # A population takes turns.
         shapes = first_shapes(space, min(at_once, max_trials))
         session.warm_workers(shapes)
         search = self._load_data(session, trackers)

@@ -56,6 +56,7 @@ class Request:
         key: Key of the trial's prepared data. Workers that cache this data are preferred. With None, no worker is preferred.
         tasks: Whether the fit runs Ray tasks. Ray cannot give a task a CPU that an idle worker holds.
         again: Whether the trial was started before. Such trials are served before trials that have not started.
+        overtaken: Whether a later request was served first. Then no other request is served before this one.
     """
 
     id: int
@@ -64,6 +65,7 @@ class Request:
     key: str | None = None
     tasks: bool = True
     again: bool = False
+    overtaken: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,17 @@ def queue_position(queue: Sequence[Request], request: Request) -> int:
     return next((i for i, other in enumerate(queue) if not other.again), len(queue)) if request.again else len(queue)
 
 
+def served(queue: Sequence[Request], request: Request) -> list[Request]:
+    """Return the queue after a request was served. The requests before this one are marked as overtaken."""
+    position = queue.index(request)
+    return [replace(other, overtaken=True) for other in queue[:position]] + list(queue[position + 1 :])
+
+
 def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = False) -> Action:
     """Return the next action. The caller carries the action out and then calls this function again.
 
-    The queue is served in order. A request that would fit on the empty cluster is not overtaken, so every shape is served eventually.
+    The queue is served in order, with one exception: while the first request waits for running trials, a trial that fits now is served.
+    This happens once for each request, so every request is served eventually. Trials that were started before are not overtaken.
 
     If any node has enough idle workers and free resources now, all workers of the gang are on one node. Otherwise the gang spreads over
     several nodes. Among the nodes with enough room, these criteria decide, in this order:
@@ -171,6 +180,9 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     others = [other for other in queue if other is not request and other not in too_large]
     if placed := _start(request, cluster, others) or (reuse_larger and _start(request, cluster, others, larger=True)):
         return placed
+    for other in others if not (request.overtaken or request.again) else ():
+        if other.shape is not None and (placed := _place(other, cluster)):
+            return placed
     without_closing = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
     later = replace(cluster, workers=without_closing)
     if _place(request, later):

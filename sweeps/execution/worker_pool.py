@@ -284,18 +284,20 @@ class WorkerPool:
                     workers = [self.workers[name] for name in ids] + [self._start(request.shape.per_worker, node) for node in start]
                     for one in workers:
                         one.phase, one.used = Phase.BUSY, next(self._count)
-                    self._future_of(request).set_result(workers)
+                    self._answer(request, workers)
                 case Grant(request, node):
                     self._grants[request.id] = (node, request.need)
-                    self._future_of(request).set_result(request.id)
+                    self._answer(request, request.id)
                 case Close(name):
                     self.close(self.workers[name])
                 case allocation.Wait(too_large):
                     self._refuse(too_large)
                     return
 
-    def _future_of(self, request: Request) -> asyncio.Future[Any]:
-        return next(granted for waiting, granted, _ in self._queue if waiting.id == request.id)
+    def _answer(self, request: Request, result: Any) -> None:
+        rest = {other.id: other for other in allocation.served([waiting for waiting, _, _ in self._queue], request)}
+        next(granted for waiting, granted, _ in self._queue if waiting.id == request.id).set_result(result)
+        self._queue = [(rest[waiting.id], granted, since) for waiting, granted, since in self._queue if waiting.id in rest]
 
     def _refuse(self, too_large: Sequence[Request]) -> None:
         """Let the requests that do not fit on the cluster fail. On a single machine they fail at once.

@@ -8,7 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape, fits
-from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request, Wait, WorkerState, decide, growth, queue_position
+from sweeps.execution.allocation import (
+    Close,
+    Cluster,
+    Grant,
+    Phase,
+    Place,
+    Request,
+    Wait,
+    WorkerState,
+    decide,
+    growth,
+    queue_position,
+    served,
+)
 
 CPU = (("CPU", 1.0),)
 TWO_NODES = {"a": {"CPU": 2.0}, "b": {"CPU": 2.0}}
@@ -107,8 +120,14 @@ def test_what_never_fits_waits_and_nobody_waits_for_it():
     assert decide(cluster, [large, small]) == Place(small, (), ("a",))
 
 
-def test_a_small_request_does_not_overtake_a_large_one():
-    assert decide(Cluster({"a": {"CPU": 2.0}}, [busy("w1")]), [request(0, 2), request(1, 1)]) == Wait()
+def test_a_small_trial_overtakes_a_large_one_once():
+    cluster, large, small, fit = Cluster({"a": {"CPU": 2.0}}, [busy("w1")]), request(0, 2), request(1, 1), Request(2, {"CPU": 1.0})
+    assert decide(cluster, [large, small]) == Place(small, (), ("a",))
+    queue = served([large, small, request(3, 1)], small)
+    assert [r.id for r in queue] == [0, 3] and [r.overtaken for r in queue] == [True, False]
+    assert decide(cluster, queue) == Wait()
+    assert decide(cluster, [replace(large, again=True), small]) == Wait(), "a trial that was started before is not overtaken"
+    assert decide(cluster, [large, fit]) == Wait(), "a fit does not overtake"
 
 
 def test_with_parked_cpus_idle_workers_lend_theirs():
@@ -251,8 +270,8 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
                 workers[action.worker] = replace(workers[action.worker], phase=Phase.CLOSING)
                 continue
             large = [r for r in queue[: queue.index(action.request)] if fits_somewhere(r.need)]
-            assert not large, "served out of order"
-            queue.remove(action.request)
+            assert not any(r.overtaken or r.again for r in large[:1]), "overtaken again"
+            queue = served(queue, action.request)
             left.discard(action.request.id)
             if isinstance(action, Grant):
                 grants[action.request.id] = (action.node, dict(action.request.need))
