@@ -283,10 +283,10 @@ class SweepController:
             self._check_budgets()
         if (error := self._monitor.prefit_error()) is not None and not self.search.budget.ended:  # The error concerns all trials.
             self.refuse(error)
-        if self._monitor.pool_was_restarted():
-            self._restart_trials()
         if time.monotonic() - self._status_time > STATUS_INTERVAL:
             self._status_time = time.monotonic()
+            if self._monitor.pool_was_restarted():
+                self._restart_trials()
             self._commands.poll(self._handle_command)
             self._monitor.update_usage()
             if self._elastic:
