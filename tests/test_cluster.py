@@ -312,6 +312,56 @@ def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(two_node
         assert str(project) not in log.read_text(), "a worker read the code where the user typed the command"
 
 
+LIMITED = """
+import os, time
+from pathlib import Path
+import ray.train
+
+
+def train(config):
+    import extra
+
+    assert os.environ["SHIFT"] == "3" and Path("settings.txt").read_text() == "7"
+    here = Path(config["folder"])
+    (here / str(os.getpid())).touch()
+    most, end = 0, time.monotonic() + 2
+    while most < 3 and time.monotonic() < end:  # With a limit of two CPUs, there are never three.
+        most = max(most, len(list(here.iterdir())))
+        time.sleep(0.02)
+    (here / str(os.getpid())).unlink()
+    ray.train.report({"together": most, "extra": extra.VALUE})
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_on_a_cluster_a_sweep_has_its_environment_and_stays_under_its_limit(two_nodes, tmp_path, monkeypatch):
+    address, token = two_nodes
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+    for name, text in {
+        "code/limited.py": LIMITED,
+        "libs/extra/__init__.py": "VALUE = 5\n",
+        "files/settings.txt": "7",
+        "here/x": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "here" / "x").unlink()
+    (tmp_path / "code" / "space.yaml").write_text(f"""
+trainer: {{loop: "limited:train"}}
+objective: {{metric: together, goal: maximize}}
+limits: {{max_trials: 6, max_concurrent_trials: 4}}
+runtime_env: {{env_vars: {{SHIFT: 3}}, py_modules: [../libs/extra], working_dir: ../files}}
+trackers: []
+space: {{params: {{folder: {tmp_path}/here, x: {{uniform: [0, 1]}}}}}}
+""")
+    process = command("run", tmp_path / "code" / "space.yaml", "--dir", tmp_path / "runs", "--address", address, "--cpus", 2, "--json")
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"]["completed"] == 6 and result["best"]["value"] == 2, "two trials at once, although four CPUs are there"
+
+
 @pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_cluster_with_tokens_refuses_a_driver_without_one(two_nodes, project, tmp_path, monkeypatch):
