@@ -109,6 +109,7 @@ def test_a_process_that_is_connected_to_ray_cannot_set_it_up(clean_ray, tmp_path
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(240)
 def test_variables_modules_and_files_reach_each_trial_and_preprocessor(tmp_path):
     section = "{env_vars: {TOKEN: secret-of-mine}, py_modules: [libs/helper], working_dir: files}"
