@@ -27,7 +27,7 @@ from sweeps.cli.group import main
     help="With --register: move this alias to the new version if this version is better than the version that has the alias.",
 )
 @click.option("--force", is_flag=True, help="With --alias: move the alias even if the new version is not better.")
-@options.share
+@options.share("with --refit, the limit of the original run")
 @options.trust
 @options.root
 def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | None, alias: str | None, force: bool, **how: Any) -> None:

@@ -23,19 +23,22 @@ trust = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 only_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print only the final summary.")
-_cpus = click.option(
-    "--cpus",
-    type=click.IntRange(min=1),
-    default=None,
-    metavar="N",
-    help="Use at most N CPUs at once.  [default: the CPUs that no other sweep on this machine uses]",
-)
-_gpus = click.option("--gpus", type=click.IntRange(min=0), default=None, metavar="N", help="Use at most N GPUs at once.")
 
 
-def share(command: F) -> F:
-    """Add the options `--cpus` and `--gpus` to a verb that starts Ray."""
-    return _cpus(_gpus(command))
+def share(default: str) -> Callable[[F], F]:
+    """Return a decorator that adds the options `--cpus` and `--gpus` to a verb that starts Ray.
+
+    Args:
+        default: Description of the defaults.
+    """
+
+    def decorate(command: F) -> F:
+        for name, least in (("GPU", 0), ("CPU", 1)):
+            text = f"Use at most N {name}s at once.  [default: {default}]"
+            command = click.option(f"--{name.lower()}s", type=click.IntRange(min=least), default=None, metavar="N", help=text)(command)
+        return command
+
+    return decorate
 
 
 edited_keys = click.option(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--storage", default=None, metavar="URL", help="Database for the study, postgresql://...  [default: a journal in the sweep's folder]"
 )
-@options.share
+@options.share("those that no other sweep on this machine uses")
 @options.only_json
 @options.quiet
 def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
@@ -51,7 +51,7 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: the URI of the original run]")
 @click.option("--storage", default=None, metavar="URL", help="URL of the study's database with its password, which sweeps does not store.")
-@options.share
+@options.share("the limit of the original run")
 @options.trust
 @options.only_json
 @options.quiet
@@ -71,7 +71,7 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as
 @click.argument("sweep")
 @click.argument("trial")
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
-@options.share
+@options.share("the limit of the original run")
 @options.as_json
 @options.root
 def rerun(sweep: str, trial: str, as_json: bool, root: Path, **how: Any) -> None:
