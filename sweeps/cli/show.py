@@ -59,10 +59,11 @@ def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Pat
             click.echo(json.dumps(recorded.to_json()))
             return
         click.echo(printable(text.format_trial(recorded, study.metric, study.goal, summary.state_of(recorded))))
-        if (stage := summary.stages.get(recorded.id, "")).startswith("silent: "):
+        if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
             click.echo(printable("\n" + stage.removeprefix("silent: ")))
     elif as_json:
-        click.echo(json.dumps({**summary.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
+        recorded_trials = [t.to_json() for t in (study.trials if study else ())]
+        click.echo(json.dumps({**summary.to_json(), "stages": summary.stages, "all": recorded_trials}))
     else:
         click.echo(printable(text.format_sweep(summary, study, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS)))
 

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweeps.controller.commands import Command, CommandError, CommandQueue, Enqueue, Pause, Resume, Stop
@@ -22,7 +22,6 @@ from sweeps.controller.trial_lifecycle import TrialLifecycle
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.trial import Action, State
-from sweeps.data.data_actor import LOST_MESSAGE
 from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
@@ -65,9 +64,11 @@ class SweepController:
         interrupted: Function that returns whether the user has asked to stop the sweep.
         publish_status: Function that is called with a `SweepStatus` a few times a second.
         configure_pool: Function that passes the data actor and a description of the label column to a pool that Ray has restarted.
-        data_process: Process id of the data actor; None if it runs on another machine.
         prefit: Ray reference that resolves when the first preprocessing chains are fitted. These are the chains that are known before the
             first trial. None if there are no such chains.
+        slots: Largest number of running trials at first; None if Ray Tune alone limits it.
+        slots_of: Returns how many trials run at the same time on a cluster with these resources, because this number follows the cluster.
+            None if the number is fixed.
 
     Attributes:
         trials: Object that starts, pauses and ends trials.
@@ -86,8 +87,9 @@ class SweepController:
         interrupted: Callable[[], bool],
         publish_status: Callable[[SweepStatus], None],
         configure_pool: Callable[[], None],
-        data_process: int | None = None,
         prefit: Any = None,
+        slots: int | None = None,
+        slots_of: Callable[[Mapping[str, float]], int] | None = None,
     ):
         self.search, self.pool, self.trackers, self.began = search, pool, trackers, began
         self.study_store, self.space, self.scheduler = search.store, search.space, search.scheduler
@@ -103,7 +105,9 @@ class SweepController:
         self.population: deque[str] | None = None  # members of PBT's population that are started, but that Ray Tune has not asked for yet
         self._interrupted, self._publish_status, self._configure_pool = interrupted, publish_status, configure_pool
         self._elastic = any(shape.most is not None for shape in self.space.shapes)
-        self._monitor = PoolMonitor(pool, self.folder, data_process, prefit)
+        self._monitor = PoolMonitor(pool, self.folder, prefit)
+        self._slots_of = slots_of
+        self._slots = slots  # Largest number of running trials; None for no limit other than Ray Tune's.
         self._commands = CommandQueue(self.folder, time.time())
         self._paused = False
         self._stop_requested: set[str] = set()  # ids of trials that stop at their next report because of a command
@@ -132,6 +136,8 @@ class SweepController:
             self._poll()  # Ray Tune does not call `poll` while no trial runs and Ray Tune waits for a trial.
             if self._paused and self.reason is None:
                 return None
+        if self._slots is not None and len(self.running) >= self._slots and self.reason is None:
+            return None
         if self.scheduler.perturbs:
             self.population = self._start_population() if self.population is None else self.population
             if not self.population:
@@ -287,13 +293,14 @@ class SweepController:
             self._status_time = time.monotonic()
             if self._monitor.pool_was_restarted():
                 self._restart_trials()
+            if self._monitor.data_error is not None:
+                self.stop("the data has changed", State.RUNNING)
             self._commands.poll(self._handle_command)
             self._monitor.update_usage()
             if self._elastic:
                 self._monitor.set_all_started(self.reason is not None or not self._trials_left())
             self.progress.usage = self._monitor.usage
-            if not self._monitor.data_process_is_alive():
-                self.stop(LOST_MESSAGE, State.RUNNING)
+            self._follow_cluster()
             self._publish_status(self.status())
 
     def _trials_left(self) -> bool:
@@ -303,6 +310,15 @@ class SweepController:
         """
         waiting = bool(self.population) or bool(self.search.interrupted) or self.search.queue.remaining > 0
         return waiting or (bool(self.search.view.paused) and self.scheduler.next_paused(self.search.view) is not None)
+
+    def _follow_cluster(self) -> None:
+        """Change the number of trials that run at the same time if nodes have joined or left."""
+        if self._slots_of is None or self._monitor.usage is None:
+            return
+        slots = self._slots_of(self._monitor.usage.total)
+        if slots != self._slots:
+            log.info("up to %d trials run at the same time", slots)
+            self._slots = slots
 
     def _handle_command(self, command: Command) -> None:
         """Carry out a command that a user sent with `sweeps.controller.commands.send`.
@@ -357,6 +373,11 @@ class SweepController:
         if trial in self.running:
             self.pool.cancel.remote(trial)
             self._finish(trial, State.FAIL, "the worker pool could not return the trial's progress; sweep.log has the error")
+
+    @property
+    def data_error(self) -> InputError | None:
+        """Error that ended the sweep because its data has changed; None if it has not."""
+        return self._monitor.data_error
 
     # End trials and the sweep
 

@@ -1,4 +1,4 @@
-"""Watch the pool and the data actor of a sweep, without ever waiting for them."""
+"""Watch the pool of a sweep, without ever waiting for it."""
 
 from __future__ import annotations
 
@@ -12,38 +12,34 @@ import ray
 from sweeps.controller.ports import PoolHandle
 from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import InputError
-from sweeps.core.processes import is_alive
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.execution.messages import Stage, Usage
 
 
 class PoolMonitor:
-    """Watches the worker pool and the data actor, and keeps the latest state that they reported.
+    """Watches the worker pool, and keeps the latest state that it reported.
 
     Args:
         pool: Handle of the pool.
         folder: The sweep's folder. `sweeps show` reads the stages of trials from a file in it.
-        data_process: Process id of the data actor; None if it runs on another machine.
         prefit: Ray reference that resolves when the chains that are known before the first trial are fitted; None if there are no such
             chains.
 
     Attributes:
         usage: The pool's latest report: the resources that it uses, and what its trials are doing. None before the first report.
+        data_error: Error if the process that held the data has died, and the data has changed since the sweep began; else None.
     """
 
-    def __init__(self, pool: PoolHandle, folder: Path, data_process: int | None = None, prefit: Any = None):
+    def __init__(self, pool: PoolHandle, folder: Path, prefit: Any = None):
         self.usage: Usage | None = None
         self._pool, self._stages_file = pool, SweepFolder(folder).stages
-        self._data_process, self._prefit = data_process, prefit
+        self.data_error: InputError | None = None
+        self._prefit = prefit
         self._requested_usage: Any = None  # reference to the pool's next report
         self._life: Any = None  # reference that fails when the pool's process is lost
         self._stages: dict[str, str] = {}
         self._all_started = False  # what the pool knows
         self._stages_file.unlink(missing_ok=True)  # A killed driver may have left the file behind.
-
-    def data_process_is_alive(self) -> bool:
-        """Return whether the process of the data actor is alive. Return True if the process runs on another machine."""
-        return self._data_process is None or is_alive(self._data_process)
 
     def prefit_error(self) -> InputError | None:
         """Return the error of the first chain whose fit failed because of the space file; None if there is none.
@@ -53,24 +49,21 @@ class PoolMonitor:
         if self._prefit is None or not _is_ready(self._prefit):
             return None
         reference, self._prefit = self._prefit, None
-        try:
-            ray.get(reference)
-        except ray.exceptions.RayActorError:  # The pool was lost. The chains are fitted when trials need them.
-            pass
-        except ray.exceptions.RayTaskError as e:
-            if isinstance(e.cause, InputError):
-                return e.cause
-        return None
+        return _input_error(reference)  # If the pool was lost, the chains are fitted when trials need them.
 
     def pool_was_restarted(self) -> bool:
-        """Return whether the pool's process was lost since the last call. If so, Ray has started a new process, which knows no trials."""
+        """Return whether the pool's process was lost since the last call. If so, Ray has started a new process, which knows no trials.
+
+        If the pool reports that the data has changed, set `data_error`.
+        """
         if self._life is None:
             self._life = self._pool.life.remote()
         if not _is_ready(self._life):
             return False
-        self._life = self._pool.life.remote()
         self._all_started = False
-        return True
+        reference, self._life = self._life, self._pool.life.remote()
+        self.data_error = _input_error(reference)
+        return self.data_error is None
 
     def update_usage(self) -> None:
         """Store the pool's report if it has arrived, and request the next report."""
@@ -100,6 +93,7 @@ class PoolMonitor:
         `sweeps show` reads the file, because the study does not have this information.
         """
         stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
+        stages |= usage.missing
         stages |= {trial: f"silent: {description}" for trial, description in usage.silent.items()}
         if stages != self._stages:
             self._stages = stages
@@ -109,3 +103,15 @@ class PoolMonitor:
 def _is_ready(reference: Any) -> bool:
     ready, _ = ray.wait([reference], timeout=0)
     return bool(ready)
+
+
+def _input_error(reference: Any) -> InputError | None:
+    """Return the error of the user's input that a call to the pool raised; None if it raised none, or the pool was lost."""
+    try:
+        ray.get(reference)
+    except ray.exceptions.RayActorError:
+        pass
+    except ray.exceptions.RayTaskError as e:
+        if isinstance(e.cause, InputError):
+            return e.cause
+    return None

@@ -24,7 +24,7 @@ class PoolHandle(Protocol):
         interrupt: End all trials at once.
         usage: Return the resources that the pool uses, and what each trial is doing.
         set_all_started: Set whether all trials of the sweep have started.
-        life: Never return; fail when the pool's process is lost.
+        life: Never return; fail when the pool's process is lost, or when the data has changed.
         prefit: Fit preprocessing chains ahead of the trials.
         warm: Start workers ahead of the trials.
         configure: Pass the data actor and a description of the label column to the pool.

@@ -14,6 +14,9 @@ from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import ranking
 
+# Stage of a trial that does not fit on the cluster.
+MISSING = "waiting for nodes"
+
 
 @dataclass
 class TrialProgress:
@@ -197,8 +200,14 @@ class SweepProgress:
             seconds=now - r.began,
             attempt=r.attempt,
             configuration=r.configuration,
-            silent=self.usage.silent[r.trial.id] if self.usage and stage == "silent" else "",
+            notice=self._notice(r.trial.id, stage),
         )
+
+    def _notice(self, trial: str, stage: str) -> str:
+        """Return the text that explains why a trial does not train; "" if there is nothing to explain."""
+        if self.usage is None or stage not in ("silent", MISSING):
+            return ""
+        return self.usage.silent[trial] if stage == "silent" else self.usage.missing[trial]
 
     def _stage(self, r: TrialProgress, stopping: bool) -> str:
         """Return a short text that says what a trial is doing."""
@@ -209,6 +218,8 @@ class SweepProgress:
             return f"at rung {rung}"
         if self.usage is not None and self.usage.silent.get(r.trial.id):
             return "silent"
+        if self.usage is not None and r.trial.id in self.usage.missing:
+            return MISSING
         if r.last_report is not None and r.attempt == 1:  # The pool's latest report may be older than the trial's latest report.
             return Stage.TRAINING.value
         return stage.value if stage else "beginning"

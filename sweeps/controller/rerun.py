@@ -17,11 +17,11 @@ from sweeps.controller.session import SweepSession, prepare_ray, reserve
 from sweeps.core import logging_setup
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.origin import read_origin
-from sweeps.core.processes import is_alive
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import GangSize, Report, Result, State
+from sweeps.data.preflight import locate_problems
 from sweeps.space.saved_space import saved_space
 from sweeps.study.objectives import Objectives
 
@@ -251,7 +251,7 @@ def train_once(
 
     Raises:
         InputError: The data has changed.
-        SweepsError: The process of the data actor was lost.
+        SweepsError: The process of the data actor was lost while it read the data.
     """
     import ray
 
@@ -262,12 +262,16 @@ def train_once(
         pool.set_all_started.remote(True)
     pool.start.remote(trial, str(folder), None, sizes)
     reports: list[Report] = []
+    life = pool.life.remote()
     while True:
         pending = pool.advance.remote(trial.id)
-        while not ray.wait([pending], timeout=1.0)[0]:
-            if session.data_process is not None and not is_alive(session.data_process):
-                raise session.data_loss()
-        progress: Progress = ray.get(pending)
+        ready, _ = ray.wait([pending, life])
+        try:
+            progress: Progress = ray.get(ready[0])
+        except ray.exceptions.RayTaskError as e:
+            if isinstance(e.cause, InputError):
+                raise locate_problems(session.space, e.cause.problems) from None
+            raise
         reports += progress.reports
         if progress.state is not None:
             return reports, progress

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sweeps.controller.ports import PoolHandle
 from sweeps.core import host_resources, logging_setup, machine_share, references
-from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.errors import InputError, Problem
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import COSTS, Shape, fits
 from sweeps.core.sweep_folder import SCRATCH
@@ -106,7 +106,6 @@ class SweepSession:
         cluster: The Ray cluster that the session runs on.
         pool: Handle of the pool.
         dataset: Information about the data; set by `load_data`.
-        data_process: Process id of the data actor; None if it runs on another machine.
 
     Raises:
         InputError: A trial needs more resources than the cluster has, or `trainer.backend` names an object that is no backend.
@@ -115,7 +114,6 @@ class SweepSession:
     cluster: cluster.Joined
     pool: PoolHandle
     dataset: DatasetInfo
-    data_process: int | None
 
     def __init__(
         self,
@@ -230,7 +228,6 @@ class SweepSession:
             self.dataset = data_actor.load(self._data_actor, self.space, fingerprint)
         else:
             self.dataset = self._without_data(fingerprint)
-        self.data_process = data_actor.process_id(self._data_actor)
         if problems := check_metrics(self.space, self.dataset.task):
             raise locate_problems(self.space, problems)
         self.configure_pool()
@@ -261,9 +258,12 @@ class SweepSession:
 
     def configure_pool(self) -> None:
         """Pass the data actor and the labels to the pool. A pool that was restarted needs both again."""
+        from sweeps.data import data_actor
         from sweeps.execution.messages import Labels
 
-        self.pool.configure.remote(self._data_actor, Labels(self.dataset.label, self.dataset.task, self.dataset.classes))
+        labels = Labels(self.dataset.label, self.dataset.task, self.dataset.classes)
+        reload = data_actor.load_arguments(self.space, self.dataset.fingerprint) if self.space.data.given else None
+        self.pool.configure.remote(self._data_actor, labels, reload)
 
     def prefit(self, shapes: Sequence[Shape]) -> Any:
         """Fit the chains that are known before the first trial.
@@ -277,23 +277,10 @@ class SweepSession:
         return self.pool.prefit.remote(known_fits(self.space), () if self.cluster.ours else shapes)
 
     def count_fits(self) -> int:
-        """Return the number of distinct chains that were fitted.
+        """Return the number of distinct fitted chains, including chains that were fitted before the sweep was resumed."""
+        from sweeps.data.prepared_store import PreparedStore
 
-        Raises:
-            SweepsError: The process of the data actor was lost.
-        """
-        import ray
-
-        try:
-            return int(ray.get(self._data_actor.count.remote()))
-        except ray.exceptions.RayActorError:
-            raise self.data_loss() from None
-
-    def data_loss(self) -> SweepsError:
-        """Return the error for the loss of the data actor's process."""
-        from sweeps.data import data_actor
-
-        return SweepsError(data_actor.describe_loss(self._data_actor, self.data_process))
+        return PreparedStore(self.folder).count_chains()
 
     def close_workers(self) -> None:
         """Close all workers on a shared cluster. Do nothing if this session started Ray, because Ray is then shut down as a whole."""

@@ -42,8 +42,8 @@ class TrialRow:
         seconds: Seconds since the trial started.
         attempt: Number of the current attempt; above 1 if the trial lost workers.
         configuration: Values of all dimensions except the workers.
-        silent: Text that names the ranks that have not reported for a long time, and the line of code that each of them executes. "" if
-            there are no such ranks.
+        notice: Text that explains why the trial does not train: the ranks that have not reported for a long time with the line of code that
+            each of them executes, or the resources that the cluster lacks. "" if there is nothing to explain.
     """
 
     trial: str
@@ -56,7 +56,7 @@ class TrialRow:
     seconds: float
     attempt: int = 1
     configuration: Pairs = ()
-    silent: str = ""
+    notice: str = ""
 
 
 @dataclass(frozen=True)

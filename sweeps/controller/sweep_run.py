@@ -7,7 +7,7 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,14 +204,18 @@ class SweepRun:
         """Search the space and export the best trial."""
         from sweeps.controller import tune_search
         from sweeps.controller.controller import SweepController
-        from sweeps.data.data_actor import LOST_MESSAGE
         from sweeps.search.cells import first_shapes
 
         space, max_trials = self.space, self.space.limits.max_trials
-        slots = concurrency(space.shapes, session.cluster.total, max_trials)
         # If trials differ in size, one more than fits waits for workers, because a small trial may start before a large one that waits.
         waiting = int(len({frozenset(shape.total.items()) for shape in space.shapes}) > 1)
-        at_once = space.limits.max_concurrent_trials or space.scheduler.population or slots + waiting  # A population takes turns.
+
+        def slots_of(total: Mapping[str, float]) -> int:
+            return concurrency(space.shapes, total, max_trials) + waiting
+
+        fixed = space.limits.max_concurrent_trials or space.scheduler.population  # A population takes turns on the slots.
+        at_once = fixed or slots_of(session.cluster.total)
+        follows = fixed is None and not session.cluster.ours  # Nodes may join.
         shapes = first_shapes(space, min(at_once, max_trials))
         session.warm_workers(shapes)
         search = self._load_data(session, trackers)
@@ -223,24 +227,22 @@ class SweepRun:
             interrupted=lambda: self._interrupt.asked,
             publish_status=self._publish_status,
             configure_pool=session.configure_pool,
-            data_process=session.data_process,
             prefit=session.prefit(shapes),
+            slots=at_once if follows else None,
+            slots_of=slots_of if follows else None,
         )
         try:
-            tune_search.run(controller, at_once)
+            tune_search.run(controller, max_trials if follows else at_once)
         finally:
             controller.close()
         if controller.refused is not None:
             raise locate_problems(space, controller.refused.problems)
+        if controller.data_error is not None:  # Not an `InputError`, after which the folder of a new sweep is removed.
+            problem = locate_problems(space, controller.data_error.problems)
+            raise SweepsError(f"{problem}. Restore the data, then continue: {resume_command(self.folder)}")
         session.close_workers()
-        try:
-            if controller.reason == LOST_MESSAGE:
-                raise session.data_loss()
-            fits = session.count_fits()
-        except SweepsError as e:
-            raise SweepsError(f"{e}. To continue the sweep: {resume_command(self.folder)}") from None
         mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
-        return conclusion.conclude(controller, self.trust, mlflow=mlflow, fits=fits, notes=session.dataset.notes)
+        return conclusion.conclude(controller, self.trust, mlflow=mlflow, fits=session.count_fits(), notes=session.dataset.notes)
 
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
         """Load the data, open the study, and publish the start of the sweep to the trackers."""

@@ -39,8 +39,9 @@ class SweepSummary:
         began: When the sweep started, in seconds since the epoch.
         result: The JSON object that `sweeps run --json` printed; None if the sweep has not ended.
         algorithm: Algorithm of the search; None if no file in the folder names it.
-        stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting for workers` or
-            `silent: rank 1 has not reported for 310 s; ...`. It is empty if the sweep does not run.
+        stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting for workers`,
+            `waiting since 14:03:12 for nodes: ...` or `silent: rank 1 has not reported for 310 s; ...`. It is empty if the sweep does
+            not run.
         problems: Problems of damaged files in the folder.
     """
 

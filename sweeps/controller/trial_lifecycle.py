@@ -39,7 +39,6 @@ class TrialLifecycle:
         self.progress = SweepProgress(search, began)
         self._search, self._store, self._pool, self._trackers = search, search.store, pool, trackers
         self._folder = SweepFolder(search.store.folder)
-        self._earlier_attempts: dict[str, int] = {}  # number of attempts under earlier drivers, by trial id
         limits = search.space.checkpoints
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
         self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
@@ -54,7 +53,6 @@ class TrialLifecycle:
         folder = self._folder.trial(trial.id)
         folder.mkdir(parents=True, exist_ok=True)
         self.record_start(trial)
-        self._earlier_attempts[trial.id] = past.attempts if past is not None else 0
         self._pool.start.remote(trial, str(folder), past)
         self._store.sync()  # Meanwhile, the pool starts the trial.
         return trial.id
@@ -109,12 +107,13 @@ class TrialLifecycle:
         self._store.sync()
 
     def restart_running(self) -> None:
-        """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints."""
+        """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints.
+
+        The lost attempts do not count towards `limits.max_failures`, because a trial cannot be the cause.
+        """
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)
-            # A perturbation also starts a new attempt, so the number of attempts does not show how often workers were lost.
-            lost = 0 if self._search.scheduler.perturbs else live.attempts - self._earlier_attempts[running.trial.id]
-            self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _past(live, max(1, lost)))
+            self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _past(live))
 
     def end(self, trial: str, state: State, error: str | None, reason: str | None, final: dict[str, float] | None) -> None:
         """Record the end of a trial, and let the pool forget the trial.
@@ -147,7 +146,7 @@ class TrialLifecycle:
             self.cleaner.close()
 
 
-def _past(live: LiveTrial, lost: int = 0) -> Past:
-    """Return the recorded state of a trial, from which the pool continues the trial. `lost` is the number of failed attempts."""
-    spent = (live.seconds, lost, live.worker_seconds, live.sizes)
+def _past(live: LiveTrial) -> Past:
+    """Return the recorded state of a trial, from which the pool continues the trial."""
+    spent = (live.seconds, live.worker_seconds, live.sizes)
     return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, *spent)

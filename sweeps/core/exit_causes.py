@@ -16,6 +16,10 @@ _FATAL = re.compile(
     r"^Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating-point exception|Floating point exception|Illegal instruction)",
     re.MULTILINE,
 )
+# The text if the node of the process was lost.
+NODE_LOST = "the node of the process was lost"
+# The text if nothing tells the cause.
+KILLED = "the process was killed and left no trace, as after SIGKILL"
 _SIGNALS = {"Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT", "Bus error": "SIGBUS", "Illegal instruction": "SIGILL"}
 _TITLE = re.compile(r"^--- \d{4}-\d\d-\d\d .*, attempt \d+, rank ", re.MULTILINE)
 TAIL = 1 << 16  # bytes at the end of a log that are read
@@ -45,9 +49,9 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
     if killed_for_memory or "running low on memory" in message or "OutOfMemory" in type(error).__name__:
         return "the process was killed because the memory ran out"
     if re.search(r"\bnode\b[^.]*\b(died|dead|removed|terminated|preempted)", message, re.IGNORECASE):
-        return "the node of the process was lost"
+        return NODE_LOST
     if any(cls.__name__ == "ActorDiedError" for cls in type(error).__mro__):
-        return "the process was killed and left no trace, as after SIGKILL"
+        return KILLED
     return None
 
 

@@ -153,6 +153,30 @@ def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
     return min(counts) if counts else 1_000_000
 
 
+def lacking(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
+    """Describe the resources that the cluster lacks for a shape, such as `4 GPU (there is 1)`; None if the shape fits on the cluster.
+
+    Args:
+        shape: The shape.
+        cluster: All resources of the cluster.
+        nodes: Resources of each node.
+    """
+    short = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits({name: amount}, cluster)]
+    if short:
+        return ", ".join(short)
+    room = sum(at_once(Shape(1, shape.per_worker), node) for node in nodes)
+    if room >= shape.workers:
+        return None
+    each = ", ".join(f"{amount:g} {name}" for name, amount in shape.per_worker)
+    where = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
+    return f"{shape.workers} × {each} (there is room for {room} on {where})"
+
+
+def _both(needed: float, name: str, there: float) -> str:
+    """Format the needed and the existing amount of a resource, such as `4 GPU (there is 1)`."""
+    return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"
+
+
 def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
     """Return the number of concurrent trials that `max_concurrent_trials: auto` means.
 

@@ -1,8 +1,9 @@
 """The data actor holds the data of a sweep, fits each chain once per data variant, and cuts the result into shards for gangs.
 
 A sweep has one data actor. The data is in Ray's object store, so trials on one machine read it without a copy. The actor owns the data: if
-the actor dies, the data is lost. The pool calls `prepare` only while it reserves a CPU for the actor. If gangs held every CPU, the tasks of
-Ray Data would wait forever.
+the actor's process dies, the data is lost. Ray then starts a new process, which reads and prepares the data again when a trial needs it.
+
+The pool calls `prepare` only while it reserves a CPU for the actor. If gangs held every CPU, the tasks of Ray Data would wait forever.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from ray.data import ExecutionResources
 
 from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.processes import is_alive
 from sweeps.data.columns import check_all_numeric
 from sweeps.data.label_checks import missing_class_notes
 from sweeps.data.load import Splits, add_valid_to_train
@@ -37,16 +37,18 @@ if TYPE_CHECKING:
 
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must reproduce these predictions.
 CHECK_ROWS = 32
-# The message when the data actor's process, and with it the data, is lost.
-LOST_MESSAGE = "the process that holds the data was lost"
-DEATH_TIMEOUT = 10.0  # seconds to wait until Ray reports that the actor is dead
-_kills = 0  # number of processes that the kernel had killed, for lack of memory, before the data actor started
+# Arguments of `_DataActor.load`, with which a new process reads the same data again.
+LoadArguments = tuple["DataSpec", int, Sequence["DataSpec"], Sequence[str], str | None]
 
 
 def _import_all(modules: Iterable[str]) -> None:
     for module in modules:
         with contextlib.suppress(Exception):  # the fit will report the error
             importlib.import_module(module)
+
+
+class ReloadError(InputError):
+    """Raised when a new process of the data actor cannot read the same data again."""
 
 
 class _DataActor:
@@ -80,6 +82,7 @@ class _DataActor:
         context.enable_progress_bars = False
         if cpus is not None:
             context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
+        self.is_new = True  # whether this process has not read the data
         self.variants: DataVariants | None = None  # None before `load`, and if the space names no data
         self.prepared: dict[str, dict[str, Any]] = {}
         self.stored_variants: set[str] = set()  # names of the variants whose information is stored
@@ -110,6 +113,7 @@ class _DataActor:
         for i, splits in enumerate(self.variants.sources.values()):
             if splits.test is not None:
                 self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
+        self.is_new = False
         first = next(iter(self.variants.sources.values()))
         return self._save_info(first, "test", now)
 
@@ -125,6 +129,7 @@ class _DataActor:
         """
         import pandas as pd
 
+        self.is_new = False
         info = DatasetInfo(None, None, None, (), fingerprint, {}, pd.DataFrame(), notes=notes)
         self.store.save_info(info, None)
         return info
@@ -142,23 +147,35 @@ class _DataActor:
         return info
 
     def runs_tasks(self, steps: tuple[Step, ...]) -> bool:
-        """Return whether `prepare` runs Ray tasks to fit this chain."""
-        return runs_tasks(steps)
+        """Return whether `prepare` runs Ray tasks to fit this chain, or to read the data again."""
+        return self.is_new or runs_tasks(steps)
 
-    def prepare(self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def prepare(
+        self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None, reload: LoadArguments | None = None
+    ) -> dict[str, Any]:
         """Fit a chain on the train split of a data variant, transform train and valid, and cut shards for every number of workers.
 
         Args:
             steps: the chain.
             data: the trial's values of the tuned keys of `data`. None or empty if nothing is tuned.
+            reload: arguments for `load` if this process is new, because Ray has restarted the actor. None if the space names no data.
 
         Returns:
             A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: maps each number of
             workers to references of Ray Datasets: for `train`, one reference for each rank; for `valid`, a single reference that all ranks
             share. `check`: reference of the prepared check rows without the label. If the space names no data, there are no references,
             and `check` is None.
+
+        Raises:
+            InputError: the chain cannot be fitted.
+            ReloadError: the data has changed since the sweep began, or cannot be read again.
         """
-        data = data or {}
+        if self.is_new and reload is not None:
+            try:
+                self.load(*reload)
+            except InputError as e:
+                raise ReloadError(e.problems) from e
+        self.is_new, data = False, data or {}
         if self.variants is None:
             return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None}
         key = data_key(self.variants.fingerprint_of(data), steps)
@@ -204,16 +221,12 @@ class _DataActor:
         features = check if label is None else check.drop(columns=label, errors="ignore")
         return {"key": key, "bytes": size, "shards": shards, "check": ray.put(features)}
 
-    def count(self) -> int:
-        """Return the number of distinct fitted chains, including chains that were fitted before the sweep was resumed."""
-        return self.store.count_chains()
-
     def pid(self) -> int:
-        """Return the process id. The driver uses it to check that the process is alive during a long fit."""
+        """Return the process id. Its log has the cause of the process's death."""
         return os.getpid()
 
 
-DataActor = ray.remote(num_cpus=0, max_restarts=0)(_DataActor)
+DataActor = ray.remote(num_cpus=0, max_restarts=-1)(_DataActor)
 
 
 def start(where: Any, **arguments: Any) -> Any:
@@ -226,30 +239,7 @@ def start(where: Any, **arguments: Any) -> Any:
     Returns:
         The actor's handle.
     """
-    global _kills
-    _kills = exit_causes.kills_for_memory()
     return DataActor.options(scheduling_strategy=where).remote(**arguments)
-
-
-def process_id(actor: Any) -> int | None:
-    """Return the process id of the data actor.
-
-    Call this function before any long method of the actor. Otherwise, this function waits until that method has ended.
-
-    Args:
-        actor: see `start`.
-
-    Returns:
-        The process id, or None if the process is not visible on this machine.
-
-    Raises:
-        SweepsError: the process was lost.
-    """
-    try:
-        pid = ray.get(actor.pid.remote())
-    except ray.exceptions.RayActorError:
-        raise SweepsError(describe_loss(actor)) from None
-    return pid if is_alive(pid) else None
 
 
 def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
@@ -267,34 +257,37 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
         InputError: see `_DataActor.load`. The problems have positions in the space file.
         SweepsError: the actor's process was lost.
     """
+    pid, kills = None, exit_causes.kills_for_memory()
     try:
-        tuned = tuple(space.sections.get("data", ()))
-        info: DatasetInfo = ray.get(actor.load.remote(space.data, space.search.seed, space.variants, tuned, before))
+        pid = ray.get(actor.pid.remote())
+        info: DatasetInfo = ray.get(actor.load.remote(*load_arguments(space, before)))
         return info
     except ray.exceptions.RayTaskError as e:
         if isinstance(e.cause, InputError):
             raise locate_problems(space, e.cause.problems) from None
         raise
-    except ray.exceptions.RayActorError:
-        raise SweepsError(f"{describe_loss(actor)} while it read {space.data.source}") from None
+    except ray.exceptions.RayActorError as e:
+        raise SweepsError(f"{describe_loss(e, pid, kills)} while it read {space.data.source}") from None
 
 
-def describe_loss(actor: Any, pid: int | None = None) -> str:
+def load_arguments(space: Space, before: str | None) -> LoadArguments:
+    """Return the arguments with which `_DataActor.load` reads the data of a space. `before` is the data's fingerprint if it is known."""
+    return space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before
+
+
+def describe_loss(error: ray.exceptions.RayActorError, pid: int | None, kills: int) -> str:
     """Return the reason why the data actor's process died.
 
     Args:
-        actor: see `start`.
-        pid: the actor's process id; None if the process was not visible on this machine.
+        error: the error of a call that the process was carrying out.
+        pid: the process id; None if it is not known.
+        kills: number of processes that the kernel had killed, for lack of memory, before the call.
 
     Returns:
         A message of one line.
     """
-    error, log = None, ""
-    try:
-        ray.get(actor.pid.remote(), timeout=DEATH_TIMEOUT)
-    except ray.exceptions.RayError as e:
-        error = e
-    node = ray._private.worker._global_node
+    log, node = "", ray._private.worker._global_node
     if pid is not None and node is not None:
         log = "".join(exit_causes.last_attempt_log(file) for file in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.err"))
-    return f"{LOST_MESSAGE}: {exit_causes.exit_cause(error, log, exit_causes.kills_for_memory() > _kills) or 'it does not respond'}"
+    cause = exit_causes.exit_cause(error, log, exit_causes.kills_for_memory() > kills)
+    return f"the process that holds the data was lost: {cause or exit_causes.KILLED}"

@@ -3,78 +3,76 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sweeps.core.processes import is_alive
+from ray.exceptions import RayActorError, RayTaskError
+
+from sweeps.core import exit_causes
+from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.resources import Shape
 from sweeps.execution.background import Background
-from sweeps.execution.messages import Ended
 from sweeps.execution.worker_pool import WorkerPool
+
+if TYPE_CHECKING:
+    from sweeps.data.data_actor import LoadArguments
+
+log = logging.getLogger(__name__)
 
 # Exceptions that Ray raises in a loop that reads data whose owner process was lost.
 DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")
-# Longest time, in seconds, that `Fits.lost` waits for the data actor to die. A failed attempt may have been caused by this death.
-LOST_WITHIN = 2.0
+# The trials that need a chain fail if the data actor's process dies this often in a row while it prepares the chain.
+MOST_DEATHS = 3
 
 
-async def _local_pid(data_actor: Any) -> int | None:
-    """Return the process id of the data actor; None if the actor runs on another machine."""
-    pid = await data_actor.pid.remote()
-    return pid if is_alive(pid) else None
+def is_data_loss(error: str | None) -> bool:
+    """Return whether an attempt failed because the process that had prepared its data has died.
+
+    Args:
+        error: The error text of a rank.
+    """
+    return any(name in (error or "") for name in DATA_LOST)
 
 
 class Fits:
     """Data that the data actor has prepared or will prepare. All methods run on the pool's event loop.
 
+    If the data actor's process dies, Ray starts a new one. Nobody watches the process: if a trial cannot read its data, `forget` is called,
+    and the next request prepares the data again. Workers that have cached data do not need the process.
+
     Args:
         workers: Worker pool from which a fit gets a CPU.
         spawn: Runs a coroutine in the background.
+
+    Attributes:
+        refused: Future of the error if a new process of the data actor could not read the same data again.
     """
 
     def __init__(self, workers: WorkerPool, spawn: Background):
         self.workers, self.spawn = workers, spawn
         self.data_actor: Any = None
-        self._pid: Any = None
+        self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
+        self._reload: LoadArguments | None = None
         self._known = asyncio.Event()  # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for it.
-        self._made: dict[tuple[str, str], asyncio.Future] = {}  # By data variant and chain.
+        self._made: dict[tuple[str, str], asyncio.Future[dict[str, Any]]] = {}  # By data variant and chain.
+        self._chains: set[tuple[str, str]] = set()  # The keys of `_made` whose chain has steps and was fitted.
         self._fitting = asyncio.Lock()  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
-    def configure(self, data_actor: Any) -> None:
-        """Set the data actor. All other methods wait for this call."""
-        self.data_actor, self._pid = data_actor, asyncio.ensure_future(_local_pid(data_actor))
+    def configure(self, data_actor: Any, reload: LoadArguments | None) -> None:
+        """Set the data actor, and the arguments with which a new process reads the data again. All other methods wait for this call."""
+        self.data_actor, self._reload = data_actor, reload
         self._known.set()
-
-    async def lost(self, within: float = LOST_WITHIN) -> bool:
-        """Return whether the data actor's process has died. All data that the data actor had prepared is then lost.
-
-        Args:
-            within: Longest time to wait for the process to die, in seconds. If the process stays alive, the call takes this long.
-        """
-        await self._known.wait()
-        pid, give_up = await self._pid, time.monotonic() + within
-        while pid is not None and is_alive(pid) and time.monotonic() < give_up:
-            await asyncio.sleep(0.05)
-        return pid is not None and not is_alive(pid)
-
-    async def caused_failure(self, failed: Sequence[Ended]) -> bool:
-        """Return whether the loss of the data actor made an attempt fail.
-
-        Args:
-            failed: Results of the ranks that failed; empty if the workers could not start.
-        """
-        return (not failed or any(name in (e.error or "") for e in failed for name in DATA_LOST)) and await self.lost()
 
     async def fit_before_trials(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
         """Fit chains before the first trial; see `Pool.prefit`."""
         await self._known.wait()
-        if warm and not any([await self.data_actor.runs_tasks.remote(chain) for _, chain in fits]):
+        if warm and not any([await self._runs_tasks(chain) for _, chain in fits]):
             self.workers.warm(warm)
         for future in [self.of(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
 
-    def of(self, data: dict, chain: tuple) -> asyncio.Future:
+    def of(self, data: dict, chain: tuple) -> asyncio.Future[dict[str, Any]]:
         """Return a future of the prepared data for a data variant and a chain.
 
         Each pair of these is prepared only once, even if several trials that need it start at the same time.
@@ -85,17 +83,57 @@ class Fits:
         """
         key = repr(data), repr(chain)
         if key not in self._made:
-            self._made[key] = self.spawn(self._prepare(data, chain))
+            self._made[key] = self.spawn(self._prepare(key, data, chain))
         return self._made[key]
+
+    def forget(self, prepared: dict[str, Any]) -> None:
+        """Forget a prepared data variant that a trial could not read. The next trial that needs the variant requests it again."""
+        self._made = {key: made for key, made in self._made.items() if not _is(made, prepared)}
 
     @property
     def count(self) -> int:
         """Number of chains that were fitted, without empty chains."""
-        return sum(f.done() and not f.cancelled() and f.exception() is None for (_, chain), f in self._made.items() if chain != repr(()))
+        return len(self._chains)
 
-    async def _prepare(self, data: dict, chain: tuple) -> dict[str, Any]:
+    async def _prepare(self, key: tuple[str, str], data: dict, chain: tuple) -> dict[str, Any]:
         await self._known.wait()
         async with self._fitting:
-            tasks = await self.data_actor.runs_tasks.remote(chain)
+            try:
+                prepared = await self._request(data, chain)
+            except RayTaskError as e:
+                from sweeps.data.data_actor import ReloadError  # This module takes long to import.
+
+                if not isinstance(e.cause, ReloadError):
+                    raise
+                self.refused.set_result(InputError(e.cause.problems))
+                await asyncio.Event().wait()  # The driver ends the sweep.
+        if chain:
+            self._chains.add(key)
+        return prepared
+
+    async def _request(self, data: dict, chain: tuple) -> dict[str, Any]:
+        """Let the data actor prepare a variant. If its process dies meanwhile, let the new process do it."""
+        deaths = 0
+        while True:
+            tasks, pid = await self._runs_tasks(chain), await self.data_actor.pid.options(max_task_retries=-1).remote()
             async with self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks):
-                return await self.data_actor.prepare.remote(chain, data)
+                if tasks != await self._runs_tasks(chain):  # Ray has restarted the process while the request waited.
+                    continue
+                kills = exit_causes.kills_for_memory()
+                try:
+                    return dict(await self.data_actor.prepare.remote(chain, data, self._reload))
+                except RayActorError as e:
+                    from sweeps.data.data_actor import describe_loss
+
+                    why, deaths = describe_loss(e, pid, kills), deaths + 1
+                    log.warning("%s; a new process prepares the data", why)
+                    if deaths == MOST_DEATHS:
+                        raise SweepsError(f"{why}; this happened {deaths} times in a row while it prepared the data of this trial") from e
+
+    async def _runs_tasks(self, chain: tuple) -> bool:
+        """Return whether a fit of this chain runs Ray tasks. Wait until Ray has restarted the data actor if its process has died."""
+        return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote(chain))
+
+
+def _is(made: asyncio.Future[dict[str, Any]], prepared: dict[str, Any]) -> bool:
+    return made.done() and not made.cancelled() and made.exception() is None and made.result() is prepared

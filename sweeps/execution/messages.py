@@ -102,7 +102,6 @@ class Past:
         checkpoint: Latest checkpoint, from which the trial resumes. None if the trial starts from scratch.
         best: Checkpoint with the best model; None without checkpoints.
         seconds: Seconds that the trial spent on workers.
-        lost: Number of failed attempts that count towards `limits.max_failures`. Attempts that ended because the driver died do not count.
         worker_seconds: Sum of the seconds of all workers.
         sizes: Numbers of workers that an elastic trial has had.
     """
@@ -112,7 +111,6 @@ class Past:
     checkpoint: Checkpoint | None = None
     best: Checkpoint | None = None
     seconds: float = 0.0
-    lost: int = 0
     worker_seconds: float = 0.0
     sizes: tuple[GangSize, ...] = ()
 
@@ -301,6 +299,7 @@ class Usage:
         worker_seconds: Maps the id of each active trial to the sum of the seconds of its workers.
         silent: Maps the id of an active trial to a text about the ranks that have not reported for a long time. Trials without such ranks
             have no entry.
+        missing: Maps the ids of trials that do not fit on the cluster to a text that says for what they wait, and since when.
     """
 
     total: dict[str, float]
@@ -310,3 +309,4 @@ class Usage:
     stages: dict[str, tuple[Stage, int | None]] = field(default_factory=dict)
     worker_seconds: dict[str, float] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)

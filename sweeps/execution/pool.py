@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -23,11 +23,14 @@ from sweeps.core.trial import GangSize, State, Trial
 from sweeps.execution.background import Background
 from sweeps.execution.data_requests import Fits
 from sweeps.execution.memory_guard import MONITOR, Guard
-from sweeps.execution.messages import Job, Labels, Past, Progress, RankUpdate, Silence, Usage
+from sweeps.execution.messages import Job, Labels, Past, Progress, RankUpdate, Silence, Stage, Usage
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.worker_pool import WorkerPool
+
+if TYPE_CHECKING:
+    from sweeps.data.data_actor import LoadArguments
 
 log = logging.getLogger(__name__)
 
@@ -78,21 +81,26 @@ class _Pool:
         """
         self.workers.warm(shapes)
 
-    async def configure(self, data_actor: Any, labels: Labels) -> None:
+    async def configure(self, data_actor: Any, labels: Labels, reload: LoadArguments | None = None) -> None:
         """Set the data actor and the labels. The driver calls this method when the data has been read.
 
         Args:
             data_actor: Handle of the actor that prepares data.
             labels: Description of the label column.
+            reload: Arguments with which a new process of the data actor reads the same data again. None if the space names no data.
         """
         self.driver.labels = labels
-        self.fits.configure(data_actor)
+        self.fits.configure(data_actor, reload)
         if os.environ.get(MONITOR) == "0":
             self.spawn(self.guard.watch())
 
     async def life(self) -> None:
-        """Wait forever. A caller that waits for this method gets an exception when the pool has died."""
-        await asyncio.Event().wait()
+        """Wait forever. A caller that waits for this method gets an exception when the pool has died.
+
+        Raises:
+            InputError: The process that held the data has died, and the data has changed since the sweep began.
+        """
+        raise await asyncio.shield(self.fits.refused)
 
     # ---- methods for the driver
 
@@ -126,7 +134,7 @@ class _Pool:
         running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay)
         if past is not None:
             progress.recall(past)
-            running.seconds, running.worker_seconds, running.failures = past.seconds, past.worker_seconds, past.lost
+            running.seconds, running.worker_seconds = past.seconds, past.worker_seconds
         if self.stopping is not None:
             running.finish(self.stopping)
         else:
@@ -204,7 +212,9 @@ class _Pool:
         stages = {name: (running.stage, running.progress.rung) for name, running in active.items()}
         seconds = {name: running.worker_seconds_spent() for name, running in active.items()}
         silent = {name: "\n".join(map(str, running.silent.values())) for name, running in active.items() if running.silent}
-        return Usage(self.workers.total, busy, idle, self.fits.count, stages, seconds, silent)
+        waiting = {name: running.trial.shape for name, running in active.items() if running.stage is Stage.WAITING}
+        missing = {name: text for name, shape in waiting.items() if (text := self.workers.what_is_missing(shape)) is not None}
+        return Usage(self.workers.total, busy, idle, self.fits.count, stages, seconds, silent, missing)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
         """End all trials and close all workers. Kill workers that take longer than `timeout` seconds."""

@@ -12,16 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from sweeps.core import exit_causes
 from sweeps.core.checkpoint_files import delete_checkpoint
+from sweeps.core.errors import SweepsError
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import LOST, State
 from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
-from sweeps.execution.data_requests import Fits
+from sweeps.execution.data_requests import Fits, is_data_loss
 from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
@@ -94,10 +95,10 @@ class TrialDriver:
             running.finish(State.PRUNED)  # The trial was stopped, but its workers died first.
         except asyncio.CancelledError:
             raise
-        except RayActorError:  # The data actor died. The driver notices this and ends the sweep.
-            await asyncio.Event().wait()
         except RayTaskError as e:
             running.finish(State.FAIL, str(e.cause) if e.cause is not None else str(e))
+        except SweepsError as e:
+            running.finish(State.FAIL, str(e))
         except Exception:
             running.finish(State.FAIL, traceback.format_exc())
         finally:
@@ -154,10 +155,8 @@ class TrialDriver:
         if lost.blameless:
             running.blameless += 1
             if running.blameless >= MOST_BLAMELESS:
-                running.finish(
-                    State.FAIL,
-                    f"the trial's workers were lost {running.blameless} times in a row, with no report in between; the last loss: {lost}",
-                )
+                count = f"the trial's workers or its data were lost {running.blameless} times in a row, with no report in between"
+                running.finish(State.FAIL, f"{count}; the last loss: {lost}")
             return
         running.failures += 1
         if LOST not in self.job.retry_on:
@@ -178,8 +177,6 @@ class TrialDriver:
         except WorkerLost as e:
             return WorkerLost(str(e), blameless=True)  # The attempt has not started.
         except CannotStart as e:
-            if await self.fits.caused_failure([]):
-                raise RayActorError from e
             return Ended(0, State.FAIL, f"the trial's workers could not start: {e}")
         running.workers, running.stage = gang.workers, Stage.TRAINING
         self._without_workers.discard(running.trial.id)
@@ -193,6 +190,8 @@ class TrialDriver:
         seconds = running.end_attempt()
         if not self._keep_workers(gang, running, outcome):
             self.workers.release(gang, seconds)
+        if isinstance(outcome, Ended) and is_data_loss(outcome.error):
+            return self._lose_data(gang, prepared)
         return outcome
 
     def _keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
@@ -238,6 +237,13 @@ class TrialDriver:
 
     # ---- the ranks
 
+    def _lose_data(self, gang: Gang, prepared: dict[str, Any]) -> WorkerLost:
+        """Let the next attempt get its data anew, because the process that had prepared it has died. Return why the attempt failed."""
+        self.fits.forget(prepared)
+        for worker in gang.workers:
+            worker.cached = tuple(entry for entry in worker.cached if not entry[0].startswith(f"{prepared['key']}|"))
+        return WorkerLost("the process that had prepared the data has died", blameless=True)
+
     async def _run_on(self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
         size = len(gang.workers)
         attempt, kills = running.begin_attempt(size), self._kills_for_memory()
@@ -256,7 +262,7 @@ class TrialDriver:
         for worker, rank in zip(gang.workers, ranks, strict=True):
             if not rank.done():  # The rank hangs, or waits for a peer that has raised an exception.
                 self.workers.lose(worker, WorkerLost("killed"))
-        return await self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
+        return self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
 
     async def _end_peers(self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
         """After a rank has died or raised an exception, wait up to `PEERS_END_WITHIN` seconds until all ranks have ended.
@@ -298,9 +304,11 @@ class TrialDriver:
         except WorkerLost as e:
             return e
         except RayTaskError as e:  # An error in sweeps itself, or data that could not be read.
-            ended = Ended(assignment.ranks.rank, State.FAIL, str(e.cause) if e.cause is not None else str(e), broken=describe(e))
+            why = describe(e)
+            error = str(e.cause) if e.cause is not None and not is_data_loss(why) else why
+            ended = Ended(assignment.ranks.rank, State.FAIL, error, broken=None if is_data_loss(why) else why)
         except RayError as e:
-            lost = self.workers.reason_of(worker, e)
+            lost = await self.workers.reason_of(worker, e)
             self.workers.lose(worker, lost)
             return lost
         if ended.broken:
@@ -310,7 +318,7 @@ class TrialDriver:
             self._look_at_gates(running)
         return ended
 
-    async def _outcome(
+    def _outcome(
         self, gang: Gang, running: RunningTrial, results: Sequence[Ended | WorkerLost | None], late: str | None, kills: int
     ) -> Ended | WorkerLost:
         """Compute the result of an attempt from the results of its ranks.
@@ -324,13 +332,11 @@ class TrialDriver:
             results: Result of each rank; None for a rank that was killed.
             late: Message about an exceeded time limit; None if no limit was exceeded.
             kills: Number of processes that had been killed for lack of memory when the attempt started.
-
-        Raises:
-            RayActorError: The attempt failed because the data actor was lost.
         """
         ended = [result for result in results if isinstance(result, Ended)]
-        # Peers may raise because of the first error, so the first error is reported. An exception that is worth a retry has precedence.
-        failed = sorted((e for e in ended if e.state is State.FAIL), key=lambda e: (not e.retry, running.last_update.get(e.rank, 0.0)))
+        # Peers may raise because of the first error, so the first error is reported. Lost data and errors worth a retry have precedence.
+        failed = [e for e in ended if e.state is State.FAIL]
+        failed.sort(key=lambda e: (not is_data_loss(e.error), not e.retry, running.last_update.get(e.rank, 0.0)))
         for worker, result in zip(gang.workers, results, strict=True):
             if isinstance(result, Ended) and result.broken:
                 self.workers.close(worker)
@@ -345,8 +351,6 @@ class TrialDriver:
             logged = exit_causes.last_attempt_log(log_of(running.folder, rank))
             cause = exit_causes.exit_cause(None, logged, self._kills_for_memory() > kills)
             return WorkerLost(f"rank {rank}: {cause}" if cause else str(loss))
-        if failed and await self.fits.caused_failure(failed):
-            raise RayActorError
         if not failed and len({e.reports for e in ended}) > 1:
             counts = ", ".join(f"rank {e.rank}: {e.reports}" for e in sorted(ended, key=lambda e: e.rank))
             return Ended(0, State.FAIL, f"every rank must report equally often, but the numbers of reports are {counts}")

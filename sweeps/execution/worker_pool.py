@@ -18,10 +18,11 @@ from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import ActorUnavailableError, RayError
 
+from sweeps.core import exit_causes
 from sweeps.core.processes import is_alive
-from sweeps.core.resources import Shape, minus
+from sweeps.core.resources import Shape, lacking, minus
 from sweeps.execution import allocation, gangs, worker
 from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request
 from sweeps.execution.autoscaling import NodeRequests, within
@@ -41,6 +42,8 @@ DISBAND_WITHIN = 10.0
 # If a worker has not started after this many seconds, an idle worker of its node is closed to free resources. Ray may be unable to place a
 # worker although its node has enough resources, for example if the free fractions of a GPU are on two GPUs.
 PLACED_WITHIN = 60.0
+# Ray knows after this many seconds at the latest whether a process was lost alone or with its node. Ray tests nodes every few seconds.
+FATE_WITHIN = 60.0
 # A trial that does not fit on the cluster waits this many seconds for new nodes, then fails.
 FITS_WITHIN = 600.0
 # After a worker could not start, no worker starts for the growth of an elastic gang for this many seconds.
@@ -64,6 +67,8 @@ class WorkerPool:
     Attributes:
         workers: The workers that have not ended, by id.
         nodes: Resources of each node.
+        misfits: The shapes of waiting trials that would not fit even on the empty cluster. Maps each shape to the time since when, in
+            seconds since the epoch.
     """
 
     def __init__(
@@ -77,7 +82,8 @@ class WorkerPool:
         self.job, self._fixed, self._parked, self.spawn, self._limit = job, resources, parked, spawn, limit
         self.workers: dict[str, Worker] = {}
         self.nodes: dict[str, Mapping[str, float]] = {}
-        self._queue: list[tuple[Request, asyncio.Future[Any], float]] = []
+        self.misfits: dict[Shape, float] = {}
+        self._queue: list[tuple[Request, asyncio.Future[Any], float]] = []  # With the time since when each request waits.
         self._grants: dict[int, tuple[str, Mapping[str, float]]] = {}
         self._count = itertools.count(1)
         self._numbers = itertools.count(1)
@@ -251,7 +257,7 @@ class WorkerPool:
     async def _wait_for(self, request: Request) -> Any:
         granted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         position = allocation.queue_position([waiting for waiting, _, _ in self._queue], request)
-        self._queue.insert(position, (request, granted, time.monotonic()))
+        self._queue.insert(position, (request, granted, time.time()))
         self.serve()
         try:
             return await granted
@@ -304,12 +310,21 @@ class WorkerPool:
 
         On a cluster, which may get new nodes, they fail after `FITS_WITHIN` seconds.
         """
+        now = time.time()
+        self.misfits = {shape: self.misfits.get(shape, now) for request in too_large if (shape := request.shape) is not None}
         for request, granted, since in self._queue:
-            if request in too_large and (self._fixed is not None or time.monotonic() - since > FITS_WITHIN):
-                total = self.total
-                needs = ", ".join(f"{amount:g} {name} (there are {total.get(name, 0):g})" for name, amount in request.need.items())
-                waited = "" if self._fixed is not None else f"; sweeps waited {FITS_WITHIN:.0f} s for more nodes"
-                granted.set_exception(CannotStart(f"scaling: {request.shape} needs {needs}{waited}"))
+            shape = request.shape
+            if shape in self.misfits and (self._fixed is not None or now - max(since, self.misfits[shape]) > FITS_WITHIN):
+                needs = lacking(shape, self.total, list(self.nodes.values()))
+                waited = "" if self._fixed is not None else f", and no such node has joined within {FITS_WITHIN / 60:g} minutes"
+                granted.set_exception(CannotStart(f"scaling: {shape} needs {needs}{waited}"))
+
+    def what_is_missing(self, shape: Shape) -> str | None:
+        """Return for what a trial of this shape waits, and since when, if it would not fit even on the empty cluster; else None."""
+        if (since := self.misfits.get(shape)) is None:
+            return None
+        clock = time.strftime("%H:%M:%S", time.localtime(since))
+        return f"waiting since {clock} for nodes: {shape} needs {lacking(shape, self.total, list(self.nodes.values()))}"
 
     def _give_back(self, workers: Sequence[Worker]) -> None:
         for one in workers:
@@ -433,10 +448,24 @@ class WorkerPool:
             await self._disband(worker.gang)
         self.lose(worker, WorkerLost("closed"))
 
-    def reason_of(self, worker: Worker, error: RayError) -> WorkerLost:
-        """Return the exception for a worker that is lost because a call has failed with an error of Ray."""
-        self.update_nodes(ray.nodes())
-        return WorkerLost(describe(error), blameless=worker.info is not None and worker.info.node not in self.nodes)
+    async def reason_of(self, worker: Worker, error: RayError) -> WorkerLost:
+        """Return why a worker is lost whose call failed with Ray's error.
+
+        If the connection to a worker on another node has ended, Ray does not know at first whether the process or its node was lost. This
+        method then waits until Ray knows, for up to `FATE_WITHIN` seconds.
+        """
+        give_up = time.monotonic() + FATE_WITHIN
+        while worker.node != self._here and isinstance(error, ActorUnavailableError) and time.monotonic() < give_up:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                await _result(worker.actor.execute.remote(os.getpid))
+            except RayError as e:
+                error = e
+            else:
+                break  # The process is alive. Only the connection had ended.
+        self.update_nodes(await asyncio.get_running_loop().run_in_executor(None, ray.nodes))
+        why = describe(error)
+        return WorkerLost(why, blameless=why == exit_causes.NODE_LOST or (worker.info is not None and worker.info.node not in self.nodes))
 
     def lose(self, worker: Worker, reason: Exception) -> None:
         """Remove a worker from the pool, and kill its process if it is alive.
@@ -532,9 +561,9 @@ class WorkerPool:
 
     def _reason_of_death(self, one: Worker, now: float) -> WorkerLost | None:
         if one.info is not None and one.node not in self.nodes:
-            return WorkerLost("the node of the process was lost", blameless=True)
+            return WorkerLost(exit_causes.NODE_LOST, blameless=True)
         if one.info is not None and one.node == self._here and not is_alive(one.info.pid):
-            return WorkerLost("the process was killed and left no trace, as after SIGKILL")
+            return WorkerLost(exit_causes.KILLED)
         if one.heartbeat is not None and now - one.heartbeat > self.job.heartbeat_timeout:
             return WorkerLost(f"the worker sent no heartbeat for {now - one.heartbeat:.0f} s (limits.heartbeat_timeout)", blameless=True)
         return None

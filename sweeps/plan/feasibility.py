@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sweeps.core.errors import Problem
 from sweeps.core.host_resources import detect
-from sweeps.core.resources import Shape, at_once, fits
+from sweeps.core.resources import Shape, lacking
 from sweeps.space import Space
 
 # Amount to use for a resource that is not checked. No space file asks for this much.
@@ -31,7 +31,7 @@ def find_infeasible_shapes(
         nodes: Resources of each node, by name. If empty, the cluster is treated as one node.
         can_provide: Returns whether the cluster can start nodes for a shape that does not fit now. None if it cannot start nodes.
     """
-    short = [(shape, why) for shape in space.shapes if (why := _short(shape, cluster, nodes or (cluster,)))]
+    short = [(shape, why) for shape in space.shapes if (why := lacking(shape, cluster, nodes or (cluster,)))]
     if can_provide is not None:
         short = [(shape, why) for shape, why in short if not can_provide(shape)]
     place = space.place("scaling")
@@ -53,21 +53,3 @@ def find_infeasible_shapes_here(space: Space, cpus: int | None = None) -> list[P
     """
     others = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
     return find_infeasible_shapes(space, others | {"CPU": detect()["CPU"] if cpus is None else float(cpus)})
-
-
-def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
-    """Describe the resources that the cluster lacks for a shape, such as `4 GPU (there is 1)`; None if the shape fits on the cluster."""
-    lacking = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits({name: amount}, cluster)]
-    if lacking:
-        return ", ".join(lacking)
-    room = sum(at_once(Shape(1, shape.per_worker), node) for node in nodes)
-    if room >= shape.workers:
-        return None
-    each = ", ".join(f"{amount:g} {name}" for name, amount in shape.per_worker)
-    where = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
-    return f"{shape.workers} × {each} (there is room for {room} on {where})"
-
-
-def _both(needed: float, name: str, there: float) -> str:
-    """Format the needed and the existing amount of a resource, such as `4 GPU (there is 1)`."""
-    return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"

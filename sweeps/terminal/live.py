@@ -35,7 +35,7 @@ class Progress:
         self.terminal = not silent and self.stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         self.view: _Frames | _Lines | None = None
         self.stopping = False
-        self.reported: set[str] = set()  # ids of the silent trials that were reported already
+        self.reported: set[str] = set()  # ids of the trials whose notice was shown already
 
     def __call__(self, snapshot: SweepStatus) -> None:
         """Show a snapshot of the sweep."""
@@ -43,9 +43,9 @@ class Progress:
             self.stopping = True
             self._say(STOPPING)
         for row in snapshot.rows:
-            if row.silent and row.trial not in self.reported and not self.silent:
-                self._say(f"trial {row.trial}: {row.silent}")
-        self.reported = {row.trial for row in snapshot.rows if row.silent}
+            if row.notice and row.trial not in self.reported and not self.silent:
+                self._say(f"trial {row.trial}: {row.notice}")
+        self.reported = {row.trial for row in snapshot.rows if row.notice}
         if not self.silent:
             self.view = self.view or (_Frames(self.stream) if self.terminal else _Lines(self._print))
             self.view.show(snapshot)

@@ -290,6 +290,7 @@ def format_sweep(sweep: SweepSummary, study: Record | None, width: int, most: in
         facts.append(("resume", resume_command(sweep.folder)))
     lines += pairs(facts)
     lines += [f"note: {note}" for note in result.get("notes", ())]
+    lines += [f"trial {trial}: {stage}" for trial, stage in sweep.stages.items() if stage.startswith("waiting since")]
     if study is None or not study.trials:
         return "\n".join(lines)
     return "\n".join([*lines, "", trials(study, sweep, width, most)])

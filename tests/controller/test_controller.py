@@ -14,8 +14,7 @@ from sweeps.controller.commands import FOLDER, Command, Enqueue, Pause, Resume, 
 from sweeps.controller.controller import SweepController
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.trial import Action, Checkpoint, GangSize, Report, State
-from sweeps.data.data_actor import LOST_MESSAGE
-from sweeps.execution.messages import Past, Progress
+from sweeps.execution.messages import Past, Progress, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import Journal
@@ -36,11 +35,11 @@ class Pool(Deaf):
 class Monitor:
     """In the place of a `PoolMonitor`."""
 
-    def __init__(self, error: InputError | None = None, restarted: bool = False, data_is_alive: bool = True):
+    def __init__(self, error: InputError | None = None, restarted: bool = False, changed: InputError | None = None):
         self.usage = None
         self.prefit_error = lambda: error
         self.pool_was_restarted = lambda: restarted
-        self.data_process_is_alive = lambda: data_is_alive
+        self.data_error = changed
         self.update_usage = self.close = lambda: None
         self.all_started = False
 
@@ -76,22 +75,18 @@ def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(m
     assert (going.refused is None) == bool(ended) and (going.reason is None) == bool(ended), "its own trials fail, others stay"
 
 
-def test_the_death_of_a_driver_is_no_failure_of_a_trial_whose_pool_is_lost_later(make_space, tmp_path):
+def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: none}")
     first, _ = controller(space, tmp_path)
     name = first.start_trial()
     assert name is not None
     first.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), attempts=3))  # two gangs were lost under it
     going, pool = controller(space, tmp_path)
-    assert going.start_trial() == name and pool.started[-1] == Past(3, ((1, 0.5),), None, None, 0.0, 0)
+    assert going.start_trial() == name and pool.started[-1] == Past(3, ((1, 0.5),))
     going.on_trial_progress(name, Progress((Report(2, {"loss": 0.4}, 2.0),), attempts=4))
     going._monitor = Monitor(restarted=True)
     going.poll()
-    assert pool.started[-1] is not None and (pool.started[-1].attempts, pool.started[-1].lost) == (4, 1)
-    going.on_trial_progress(name, Progress((Report(3, {"loss": 0.3}, 3.0),), attempts=5))
-    going._status_time = 0.0  # The controller looks at the pool a few times a second.
-    going.poll()
-    assert pool.started[-1].lost == 2
+    assert pool.started[-1] == Past(4, ((1, 0.5), (2, 0.4)))
 
 
 def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_path):
@@ -194,17 +189,19 @@ def test_what_a_search_broke_of_is_kept_and_a_study_that_cannot_be_written_is_le
     assert [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
 
 
-def test_the_loss_of_the_data_actor_ends_the_sweep_and_every_trial_stays_resumable(make_space, tmp_path):
+def test_changed_data_ends_the_sweep_and_every_trial_stays_resumable(make_space, tmp_path):
     going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
     name = going.start_trial()
     assert name is not None
     going._monitor = Monitor()
     going.poll()
     assert going.reason is None
-    going._monitor, going._status_time = Monitor(data_is_alive=False), 0.0
+    changed = InputError(Problem("data.train", "the data has changed since the sweep began"))
+    going._monitor, going._status_time = Monitor(changed=changed), 0.0
     going.poll()
     going.close()
-    assert going.reason == LOST_MESSAGE and [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
+    assert going.data_error is changed and going.reason == "the data has changed"
+    assert [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
 
 
 def test_ctrl_c_before_the_first_trial_begins_none(tmp_path, make_space):
@@ -331,3 +328,18 @@ def test_the_pool_learns_when_no_trial_is_left_to_start(make_space, tmp_path):
     assert [*told, monitor.all_started] == [False, False, True]
     resumed, _ = controller(going.space, tmp_path)
     assert resumed._trials_left(), "both trials were interrupted"
+
+
+def test_the_number_of_running_trials_follows_the_cluster(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: none}", extra="")
+    going, _ = controller(space, tmp_path)
+    going._slots, going._slots_of = 1, lambda total: int(total["CPU"])
+    going._monitor = Monitor()
+    first = going.start_trial()
+    assert first is not None and going.start_trial() is None
+    for cpus in (1.0, 2.0, 2.0):
+        going._monitor.usage, going._status_time = Usage({"CPU": cpus}), 0.0  # type: ignore[assignment]
+        going.poll()
+    assert going.start_trial() is not None and going.start_trial() is None
+    going.on_trial_progress(first, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
+    assert going.start_trial() is not None

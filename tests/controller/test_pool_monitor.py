@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +11,9 @@ import ray
 
 from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.processes import is_alive
 from sweeps.core.sweep_folder import STAGES
 from sweeps.execution.messages import Stage, Usage
 from tests.search.deaths import Deaf
-from tests.waiting import wait_until
 
 
 def use_fake_ray(monkeypatch: pytest.MonkeyPatch, ready: Any, get: Any) -> None:
@@ -33,9 +29,9 @@ def raises(error: Exception) -> Any:
     return get
 
 
-def monitor_of(folder: Any, data_process: int | None = None, prefit: Any = None) -> PoolMonitor:
+def monitor_of(folder: Any, prefit: Any = None) -> PoolMonitor:
     pool: Any = Deaf()
-    return PoolMonitor(pool, folder, data_process, prefit)
+    return PoolMonitor(pool, folder, prefit)
 
 
 def test_usage_is_requested_again_only_after_a_report(tmp_path, monkeypatch):
@@ -93,9 +89,10 @@ def test_a_prefit_that_still_runs_is_not_waited_for(tmp_path, monkeypatch):
     assert monitor_of(tmp_path, prefit=object()).prefit_error() is None
 
 
-def test_a_data_actor_on_another_machine_counts_as_alive(tmp_path):
-    assert monitor_of(tmp_path).data_process_is_alive() and monitor_of(tmp_path, os.getpid()).data_process_is_alive()
-    gone = subprocess.Popen(["true"])
-    wait_until(lambda: not is_alive(gone.pid), 10, "the process to end")  # It is a zombie until `wait` asks for its exit code.
-    assert not monitor_of(tmp_path, gone.pid).data_process_is_alive()
-    gone.wait()
+def test_a_pool_that_was_lost_is_told_from_data_that_has_changed(tmp_path, monkeypatch):
+    monitor = monitor_of(tmp_path)
+    use_fake_ray(monkeypatch, True, raises(ray.exceptions.RayActorError()))
+    assert monitor.pool_was_restarted() and monitor.data_error is None
+    changed = InputError(Problem("data.train", "the data has changed"))
+    use_fake_ray(monkeypatch, True, raises(ray.exceptions.RayTaskError("life", "", changed)))
+    assert not monitor.pool_was_restarted() and monitor.data_error is changed

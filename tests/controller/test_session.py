@@ -17,7 +17,7 @@ from sweeps.controller import api, session, tune_search
 from sweeps.controller.controller import SweepController
 from sweeps.controller.rerun import rerun
 from sweeps.controller.session import SweepSession
-from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.machine_share import Share
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import Report, State
@@ -65,12 +65,10 @@ def events(monkeypatch) -> list[str]:
     )
     monkeypatch.setattr(data_actor, "start", lambda where, **arguments: _start("data", events))
     monkeypatch.setattr(data_actor, "load", lambda actor, space, fingerprint: INFO)
-    monkeypatch.setattr(data_actor, "process_id", lambda actor: None)
-    monkeypatch.setattr(data_actor, "describe_loss", lambda actor, pid: "the process that holds the data was lost")
     monkeypatch.setattr(session.child_processes, "end", lambda folder: events.append("end workers") or 0)
     monkeypatch.setattr(session.cluster, "at_driver", lambda: "here")
     monkeypatch.setattr("ray.kill", lambda actor: events.append(f"kill {actor._name}"))
-    monkeypatch.setattr("ray.get", lambda reference: {"count": 1}.get(reference))
+    monkeypatch.setattr("ray.get", lambda reference: None)
     monkeypatch.setattr("ray.wait", lambda references, timeout: ([], references))
     use_cluster(monkeypatch, events, ours=True)
     return events
@@ -106,9 +104,9 @@ END = ["kill pool", "kill data", "end workers", "stop Ray"]
 def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     (tmp_path / "gangs").mkdir()
     with SweepSession(space, tmp_path, (), None) as opened:
-        assert opened.load_data(None) is INFO and opened.count_fits() == 1
+        assert opened.load_data(None) is INFO and opened.count_fits() == 0
         opened.warm_workers(space.shapes)
-    assert events == [*START, "pool.configure", "data.count", "pool.warm", *END]
+    assert events == [*START, "pool.configure", "pool.warm", *END]
     assert not (tmp_path / "gangs").exists()
 
 
@@ -170,7 +168,7 @@ def test_a_run_goes_from_the_space_file_to_the_result(events, space, no_report, 
     monkeypatch.setattr(tune_search, "run", run_all)
     stages: list[str | None] = []
     result = swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
-    assert result.trials == {"completed": 2, "pruned": 0, "failed": 0} and result.fits == 1 and result.reason is None
+    assert result.trials == {"completed": 2, "pruned": 0, "failed": 0} and result.fits == 0 and result.reason is None
     assert result.best is not None and result.best["trial"] == "0000"
     assert any("reported no checkpoint" in note for note in result.notes)
     assert {"starting Ray", "reading the data", "exporting the winner", "writing the report"} <= set(stages)
@@ -180,14 +178,15 @@ def test_a_run_goes_from_the_space_file_to_the_result(events, space, no_report, 
     assert more.trials["completed"] == 3
 
 
-def test_a_sweep_that_lost_its_data_can_be_resumed(events, space, no_report, tmp_path, monkeypatch):
-    def lose(controller: SweepController, at_once: int) -> None:
+def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(events, space, no_report, tmp_path, monkeypatch):
+    def change(controller: SweepController, at_once: int) -> None:
         controller.finish_leftover_trials()
         controller.start_trial()
-        controller.stop(data_actor.LOST_MESSAGE, State.RUNNING)
+        controller._monitor.data_error = InputError(Problem("data.train", "the data has changed"))
+        controller.poll()
 
-    monkeypatch.setattr(tune_search, "run", lose)
-    with pytest.raises(SweepsError, match=r"holds the data was lost\. To continue the sweep: .* resume"):
+    monkeypatch.setattr(tune_search, "run", change)
+    with pytest.raises(SweepsError, match=r"^.*faked.yaml:3:15: data.train: the data has changed\. Restore .*: .*sweeps resume .*$"):
         swept(tmp_path)
     assert events[-4:] == END
     monkeypatch.setattr(tune_search, "run", run_all)
@@ -200,10 +199,10 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     folder = swept(tmp_path).dir
     events.clear()
     again = Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
-    monkeypatch.setattr("ray.wait", lambda references, timeout: (references, []))
+    monkeypatch.setattr("ray.wait", lambda references: (references, []))
     monkeypatch.setattr("ray.get", lambda reference: {"advance": again}[reference])
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, equal to the original run bit for bit"
-    assert events == [*START, "pool.configure", "pool.start", "pool.advance", *END]
+    assert events == [*START, "pool.configure", "pool.start", "pool.life", "pool.advance", *END]
     assert not list(folder.glob(".rerun-*"))
 
 

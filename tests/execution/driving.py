@@ -15,7 +15,7 @@ from sweeps.execution.messages import Job, Labels, Progress
 from sweeps.execution.pool import Pool
 
 
-@ray.remote(num_cpus=0)
+@ray.remote(num_cpus=0, max_restarts=-1)
 class TinyKeeper:
     """Data actor with two features, a linear label, and shards for one to three ranks."""
 
@@ -33,7 +33,7 @@ class TinyKeeper:
     def runs_tasks(self, steps: tuple) -> bool:
         return True  # `from_pandas` does
 
-    def prepare(self, steps: tuple, data: dict | None = None) -> dict[str, Any]:
+    def prepare(self, steps: tuple, data: dict | None = None, reload: Any = None) -> dict[str, Any]:
         valid = ray.put(ray.data.from_pandas(self.frame))
         shards = {}
         for workers in (1, 2, 3):

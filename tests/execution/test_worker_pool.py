@@ -216,7 +216,7 @@ def test_a_canceled_trial_gives_its_workers_back(fake):
 
 def test_a_request_that_never_fits_is_refused_and_names_what_there_is(fake):
     async def scene(pool: WorkerPool) -> None:
-        with pytest.raises(CannotStart, match=r"scaling: 2 workers × 1 CPU needs 2 CPU \(there are 1\)"):
+        with pytest.raises(CannotStart, match=r"scaling: 2 workers × 1 CPU needs 2 CPU \(there is 1\)"):
             await lease(pool, TWO)
 
     play(scene, CPU=1.0)
@@ -392,3 +392,85 @@ def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
         assert joining[0].phase is Phase.IDLE, "it was given back"
 
     play(scene, CPU=3.0)
+
+
+def nodes_of(*cpus: float) -> list[dict[str, Any]]:
+    """Nodes with these numbers of CPUs, as `ray.nodes` returns them. The first one is the pool's own."""
+    return [{"NodeID": f"node-{i}" if i else "here", "Alive": True, "Resources": {"CPU": amount}} for i, amount in enumerate(cpus)]
+
+
+def play_on_a_cluster(scene: Callable[[WorkerPool], Coroutine[Any, Any, None]], *cpus: float) -> None:
+    """Run a scene with a pool on a cluster of these nodes, which may change."""
+
+    async def run() -> None:
+        pool = WorkerPool(job("my:loop", "torch"), None, None, Background())
+        pool.update_nodes(nodes_of(*cpus))
+        await scene(pool)
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+def test_a_trial_that_no_longer_fits_says_for_what_it_waits_and_runs_when_a_node_joins(fake):
+    async def scene(pool: WorkerPool) -> None:
+        assert pool.what_is_missing(TWO) is None
+        waiting = asyncio.create_task(lease(pool, TWO))
+        await asyncio.sleep(0)
+        text = pool.what_is_missing(TWO)
+        since = time.strftime("%H:%M:%S", time.localtime(pool.misfits[TWO]))
+        assert text == f"waiting since {since} for nodes: 2 workers × 1 CPU needs 2 CPU (there is 1)"
+        other = asyncio.create_task(lease(pool, ONE))
+        await until(lambda: fake.up)
+        fake.come_up(0)
+        assert len((await other).workers) == 1, "a trial that fits does not wait for the one that does not"
+        pool.update_nodes(nodes_of(1.0, 2.0))
+        pool.serve()
+        await until(lambda: len(fake.up) == 3)
+        fake.come_up(1, "node-1"), fake.come_up(2, "node-1")
+        assert len((await waiting).workers) == 2 and pool.what_is_missing(TWO) is None
+
+    play_on_a_cluster(scene, 1.0)
+
+
+def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_been_in_the_queue(fake, monkeypatch):
+    async def scene(pool: WorkerPool) -> None:
+        clock = [1000.0]
+        monkeypatch.setattr(worker_pool.time, "time", lambda: clock[0])
+        holds = asyncio.create_task(lease(pool, TWO))
+        await until(lambda: len(fake.up) == 2)
+        waiting = asyncio.create_task(lease(pool, TWO))
+        await asyncio.sleep(0)
+        clock[0] += 5000
+        pool.update_nodes(nodes_of(1.0))  # The other node leaves, and the trial has waited for long.
+        pool.serve()
+        clock[0] += worker_pool.FITS_WITHIN - 1
+        pool.serve()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        clock[0] += 2
+        pool.serve()
+        with pytest.raises(CannotStart, match=r"needs 2 CPU \(there is 1\), and no such node has joined within 10 minutes"):
+            await waiting
+        holds.cancel()
+
+    play_on_a_cluster(scene, 1.0, 1.0)
+
+
+def test_a_call_that_fails_waits_until_ray_knows_whether_the_node_was_lost(fake, monkeypatch):
+    monkeypatch.setattr(worker_pool, "LOOK_EVERY", 0.01)
+    unavailable, node_died = worker_pool.ActorUnavailableError("temporarily unavailable", None), worker_pool.RayError("the node died")
+    answers: list[Exception] = [unavailable, unavailable, node_died]
+
+    async def execute() -> None:
+        raise answers.pop(0)
+
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([ONE])
+        fake.come_up(0, "node-1")
+        one = next(iter(pool.workers.values()))
+        await one.up
+        one.node = "node-1"
+        one.actor.execute = SimpleNamespace(remote=lambda function: execute())
+        lost = await pool.reason_of(one, unavailable)
+        assert lost.blameless and str(lost) == "the node of the process was lost" and not answers
+
+    play_on_a_cluster(scene, 1.0)

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.core.resources import Shape, at_once
+from sweeps.core.resources import Shape, at_once, lacking
 from sweeps.plan import find_infeasible_shapes, find_infeasible_shapes_here, plan
-from sweeps.plan.feasibility import _short
 
 
 def texts(space, cluster, nodes=()):
@@ -78,7 +77,7 @@ def test_before_ray_starts_only_the_cpus_are_checked(make, monkeypatch):
 def test_every_feasible_shape_runs_at_least_once_on_one_machine(workers, part, cpus, gpus):
     shape = Shape(workers, (("CPU", 1.0), ("GPU", part)))
     machine = {"CPU": float(cpus), "GPU": float(gpus)}
-    assert (at_once(shape, machine) > 0) is (_short(shape, machine, [machine]) is None)
+    assert (at_once(shape, machine) > 0) is (lacking(shape, machine, [machine]) is None)
 
 
 def test_a_shape_that_the_cluster_can_start_nodes_for_is_feasible(make):

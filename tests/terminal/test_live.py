@@ -212,10 +212,10 @@ def test_a_sweep_on_a_terminal_shows_the_view_and_leaves_stdout_clean(tmp_path):
 
 def test_r13_a_silent_trial_is_named_once_with_its_stack():
     said = "rank 1 has not reported for 301 s; the stack of its training loop:\n  File loop.py"
-    row = dataclasses.replace(STANDING.rows[0], stage="silent", silent=said)
+    row = dataclasses.replace(STANDING.rows[0], stage="silent", notice=said)
     stream = io.StringIO()
     show = Progress(silent=False, stream=stream)
-    for rows in ((row,), (row,), (dataclasses.replace(row, stage="training", silent=""),), (row,)):
+    for rows in ((row,), (row,), (dataclasses.replace(row, stage="training", notice=""),), (row,)):
         show(dataclasses.replace(STANDING, rows=rows))
     show.close()
     assert stream.getvalue().count(f"trial {row.trial}: {said}") == 2

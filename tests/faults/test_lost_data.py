@@ -1,0 +1,143 @@
+"""The process that holds the data is killed: a new one prepares the data again, and no trial fails because of this."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+from sweeps.core.trial import State
+from tests.commands import command
+from tests.execution.driving import Driving, job, trial
+from tests.processes import actor_of
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+STEPS = """\
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+
+def latched(frame):
+    here = Path({folder!r})
+    (here / f"fit-{{os.getpid()}}").touch()
+    while not (here / "fit").exists():
+        time.sleep(0.02)
+    return frame / 2
+
+
+def deadly(frame):
+    os.kill(os.getpid(), signal.SIGSEGV)
+"""
+SPACE = """\
+name: own
+trainer: {{loop: "tests.user_loops:held", backend: none}}
+data: {{train: rows.csv, label: y, valid: 0.5}}
+objective: {{metric: loss, goal: minimize}}
+limits: {{max_trials: 4, max_failures: 0, max_concurrent_trials: 1}}
+space:
+  preprocessor: {{grid: [{chains}]}}
+  params: {{x: {{uniform: [0.0, 1.0]}}, latch: {folder}}}
+"""
+
+
+def sweep(folder: Path, chains: str) -> subprocess.Popen[str]:
+    """Run a sweep of four trials. The first one holds until the file `go` exists."""
+    (folder / "rows.csv").write_text("a,y\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
+    (folder / "lost_data_steps.py").write_text(STEPS.format(folder=str(folder)))
+    (folder / "own.yaml").write_text(SPACE.format(folder=folder, chains=chains))
+    return command("run", folder / "own.yaml", "--dir", folder / "runs", "--json")
+
+
+def kill_data_actor(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL) -> None:
+    found = actor_of(psutil.Process(process.pid), "data actor")
+    assert found is not None
+    os.kill(found.pid, how)
+    wait_until(lambda: not psutil.pid_exists(found.pid), 10, "the process to end")
+
+
+def recorded(folder: str) -> list[dict[str, Any]]:
+    """Return the trials of a sweep, as `sweeps show --json` prints them."""
+    out, err = command("show", folder, "--json").communicate(timeout=60)
+    assert out, err
+    trials: list[dict[str, Any]] = json.loads(out)["all"]
+    return trials
+
+
+def test_a_sweep_outlives_the_process_that_holds_its_data_while_a_trial_trains_and_while_a_chain_is_fitted(tmp_path):
+    process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    kill_data_actor(process)
+    (tmp_path / "go").touch()
+    wait_until(lambda: list(tmp_path.glob("fit-*")), 60, "the second chain to be fitted")
+    kill_data_actor(process)
+    (tmp_path / "fit").touch()
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0} and result["fits"] == 2
+    assert len(list(tmp_path.glob("fit-*"))) == 2, "the fit was repeated in a new process"
+    trials = recorded(result["dir"])
+    assert [one["attempts"] for one in trials] == [1, 1, 1, 1], "no trial had to run again: each had its data, or waited for it"
+
+
+def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(tmp_path):
+    process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')
+    (tmp_path / "go").touch()
+    wait_until(lambda: list(tmp_path.glob("fit-*")), 120, "the second chain to be fitted")
+    kill_data_actor(process)
+    before = (tmp_path / "rows.csv").read_text()
+    (tmp_path / "rows.csv").write_text(before + "99,1\n")
+    (tmp_path / "fit").touch()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and not out and "Traceback" not in err, err
+    assert "own.yaml:3:15: data.train: the data has changed since the sweep began: its fingerprint was" in err.splitlines()[-1]
+    assert "Restore the data, then continue: " in err.splitlines()[-1]
+    (tmp_path / "rows.csv").write_text(before)
+    again = command("resume", next((tmp_path / "runs").glob("own-*")), "--json")
+    out, err = again.communicate(timeout=180)
+    assert again.returncode == 0, err
+    assert json.loads(out)["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
+
+
+def test_a_chain_that_kills_the_process_each_time_fails_only_its_own_trials(tmp_path):
+    (tmp_path / "go").touch()
+    process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:deadly"]')
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 2}
+    trials = recorded(result["dir"])
+    error = next(one["error"] for one in trials if one["error"])
+    assert "the process that holds the data was lost: the process died of SIGSEGV" in error and "3 times in a row" in error
+    assert "\n" not in error.strip()
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_trial_that_cannot_read_its_data_is_retried_without_counting_a_failure(clean_ray, tmp_path, dead):
+    driving = Driving(job("tests.execution.loops:reads_late", "none"), tmp_path, max_failures=0)
+    try:
+        one = trial(0, {"folder": str(tmp_path)}, 1, "none")
+        driving.start(one)
+        wait_until((tmp_path / "begun").exists, 60, "the loop to begin")
+        if dead:
+            pid = ray.get(driving.data_actor.pid.remote())
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not psutil.pid_exists(pid), 10, "the process to end")
+        (tmp_path / "go").touch()
+        progress, reports = driving.finish(one)
+        assert progress.state is State.COMPLETE and len(reports) == 1, progress.error
+        assert progress.attempts == (2 if dead else 1)
+    finally:
+        driving.close()

@@ -1,0 +1,180 @@
+"""A cluster of three nodes on this machine that changes under a sweep: one node is lost, and one joins."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from tests.commands import command
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(300)]
+
+LOOP = """\
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import ray
+import ray.train
+
+
+def train_func(config):
+    context, here = ray.train.get_context(), Path(config["latch"])
+    rank, node = context.get_world_rank(), ray.get_runtime_context().get_node_id()
+    who = f"{context.get_trial_name().split('-')[-1]}-{rank}-{node}-{os.getpid()}"
+    start = 0
+    if (checkpoint := ray.train.get_checkpoint()) is not None:
+        with checkpoint.as_directory() as folder:
+            start = json.loads(Path(folder, "state.json").read_text())
+    (here / f"from-{start}-{who}").touch()
+    for step in range(start + 1, 5):
+        (here / f"at-{who}").touch()
+        while step == 3 and (here / "hold").exists():
+            time.sleep(0.02)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "state.json").write_text(json.dumps(step))
+            ray.train.report({"loss": config["x"] / step}, checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
+    (here / f"at-{who}").unlink()
+"""
+SPACE = """\
+name: nodes
+trainer: {{loop: "nodes_loop:train_func", backend: none}}
+objective: {{metric: loss, goal: minimize}}
+limits: {{max_trials: {trials}, max_failures: 0}}
+search: {{algorithm: random}}
+space:
+  scaling: {{num_workers: {{grid: {workers}}}{resources}}}
+  params: {{x: {{uniform: [0.0, 1.0]}}, latch: {folder}}}
+"""
+
+
+@contextlib.contextmanager
+def cluster_of(**head: int) -> Iterator[Cluster]:
+    """A cluster whose first node has these resources."""
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **head})
+    try:
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture
+def three_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, list[Any]]]:
+    """Three nodes of two CPUs. The first one is the head."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with cluster_of(num_cpus=2) as cluster:
+        yield cluster, [cluster.add_node(num_cpus=2) for _ in range(2)]
+
+
+def marks(folder: Path, kind: str) -> list[tuple[str, str, str, int]]:
+    """Return trial, rank, node and process of each file that a rank has made."""
+    parts = [file.name.split("-") for file in folder.glob(f"{kind}-*")]
+    return [(part[-4], part[-3], part[-2], int(part[-1])) for part in parts]
+
+
+def sweep(folder: Path, cluster: Cluster, trials: int, workers: str = "[1, 2]", resources: str = "") -> Any:
+    """Start a sweep on a cluster."""
+    (folder / "nodes_loop.py").write_text(LOOP)
+    (folder / "space.yaml").write_text(SPACE.format(trials=trials, folder=folder, workers=workers, resources=resources))
+    return command("run", folder / "space.yaml", "--dir", folder / "runs", "--address", cluster.address, "--json")
+
+
+def recorded(folder: str) -> list[dict[str, Any]]:
+    """Return the trials of a sweep, as `sweeps show --json` prints them."""
+    trials: list[dict[str, Any]] = shown(folder)["all"]
+    return trials
+
+
+def shown(folder: str | Path) -> dict[str, Any]:
+    out, err = command("show", folder, "--json").communicate(timeout=60)
+    assert out, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def workers_left() -> list[str]:
+    return [" ".join(p.info["cmdline"]) for p in psutil.process_iter(["cmdline"]) if "ray::Worker" in " ".join(p.info["cmdline"] or ())]
+
+
+def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(three_nodes, tmp_path):
+    cluster, others = three_nodes
+    before = workers_left()
+    (tmp_path / "hold").touch()
+    process = sweep(tmp_path, cluster, 24)
+
+    def ranks_held() -> int:
+        return len(marks(tmp_path, "at"))
+
+    wait_until(lambda: ranks_held() >= 5, 120, "three nodes to be busy")
+    lost = others[1].node_id
+    victims = {trial for trial, _, node, _ in marks(tmp_path, "at") if node == lost}
+    assert victims, "the node that is removed runs a trial"
+    cluster.remove_node(others[1], allow_graceful=False)
+    for trial, rank, node, pid in marks(tmp_path, "at"):
+        if node == lost:
+            (tmp_path / f"at-{trial}-{rank}-{node}-{pid}").unlink()
+    (tmp_path / "hold").unlink()
+    wait_until(
+        lambda: victims <= {trial for trial, _, node, _ in marks(tmp_path, "from") if node != lost}, 90, "the lost trials to run again"
+    )
+    (tmp_path / "hold").touch()
+    wait_until(lambda: 3 <= ranks_held() <= 4, 60, "two nodes to be busy")
+    cluster.add_node(num_cpus=4)
+    wait_until(lambda: ranks_held() >= 7, 60, "the new node to be busy too")
+    (tmp_path / "hold").unlink()
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 24, "pruned": 0, "failed": 0}
+    trials = recorded(result["dir"])
+    assert all([step for step, _ in one["curve"]] == [1, 2, 3, 4] for one in trials), "no report is lost or doubled"
+    again = {one["trial"] for one in trials if one["attempts"] > 1}
+    assert again == victims and all(one["attempts"] <= 2 for one in trials)
+    log = (Path(result["dir"]) / "sweep.log").read_text()
+    assert "up to 5 trials run at the same time" in log and "up to 9 trials run at the same time" in log, "one of them waits"
+    wait_until(lambda: workers_left() == before, 20, "the workers to end")
+
+
+def test_a_trial_that_no_longer_fits_waits_and_show_says_for_what(three_nodes, tmp_path):
+    cluster, _ = three_nodes
+    large = cluster.add_node(num_cpus=1, resources={"tpu": 1})
+    (tmp_path / "hold").touch()
+    process = sweep(tmp_path, cluster, 2, "[1]", ", resources_per_worker: {tpu: 1}")
+    wait_until(lambda: marks(tmp_path, "at"), 120, "the first trial to hold")
+    cluster.remove_node(large, allow_graceful=False)
+    folder = next((tmp_path / "runs").glob("nodes-*"))
+    stages = wait_until(lambda: {k: v for k, v in shown(folder)["stages"].items() if "waiting since" in v}, 60, "the trial to wait")
+    assert all("for nodes: 1 worker × 1 CPU, 1 tpu needs 1 tpu (there are 0)" in text for text in stages.values())
+    text, _ = command("show", folder).communicate(timeout=60)
+    assert "trial 0000: waiting since " in text
+    (tmp_path / "hold").unlink()
+    cluster.add_node(num_cpus=1, resources={"tpu": 1})
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
+
+
+def test_workers_whose_fraction_of_a_gpu_fits_are_reused(monkeypatch, tmp_path):
+    """Two nodes of two logical GPUs; 12 trials with 1 or 2 workers and 1 or 0.5 GPUs each are 18 rank-runs."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with cluster_of(num_cpus=4, num_gpus=2) as cluster:
+        cluster.add_node(num_cpus=4, num_gpus=2)
+        process = sweep(tmp_path, cluster, 12, "[1, 2]", ", use_gpu: true, resources_per_worker: {GPU: {grid: [1, 0.5]}}")
+        out, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        assert json.loads(out)["trials"]["completed"] == 12
+        runs = marks(tmp_path, "from")
+        processes = {pid for *_, pid in runs}
+        print(f"{len(runs)} rank-runs used {len(processes)} processes")
+        assert len(runs) == 18 and len(processes) <= 8
