@@ -1,4 +1,4 @@
-"""Check, before any step is fitted, that preprocessing steps name existing columns. Pure; no I/O."""
+"""Check that the columns that are named in preprocessing steps exist. The check runs before any step is fitted. Pure; no I/O."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _SAFE_CHARACTERS = str.maketrans("[]<", "()_")
 
 @dataclass(frozen=True)
 class AvailableColumns:
-    """Columns that may reach a step. Every column that can reach the step is included; some of the columns may never reach it.
+    """A superset of the columns that can reach a preprocessing step. The exact columns are unknown before earlier steps are fitted.
 
     Attributes:
-        names: columns of the data, and columns that earlier steps create.
-        expanded: True if an earlier step creates columns whose names start with one of `names`, followed by `_`.
+        names: names of the columns of the data, and of new columns that are named in the parameters of earlier steps.
+        expanded: True if an earlier step creates columns that are named after one of `names`, such as `color_red` after `color`.
         anything: True if an earlier step is user code, which may create columns with any name.
     """
 
@@ -42,7 +42,12 @@ class AvailableColumns:
     anything: bool = False
 
     def may_contain(self, want: str) -> bool:
-        """Return whether a column named `want`, or a column that matches the pattern `want`, may reach the step."""
+        """Return whether a column may reach the step.
+
+        Args:
+            want: name of the column, or a pattern that the column matches, such as `x_*`. The result is True for the keywords "numeric",
+                "categorical" and "all".
+        """
         if self.anything or want in SELECTOR_WORDS or want in self.names or fnmatch.filter(self.names, want):
             return True
         return self.expanded and (glob.has_magic(want) or any(want.startswith(n.translate(_SAFE_CHARACTERS) + "_") for n in self.names))
@@ -52,7 +57,7 @@ class AvailableColumns:
         return AvailableColumns(self.names | other.names, self.expanded or other.expanded, self.anything or other.anything)
 
     def after(self, step: Step) -> AvailableColumns:
-        """Return the columns that may reach the step that follows `step`."""
+        """Return the columns that may reach the next step. This object has the columns that may reach `step`."""
         new = {name for key in _OUTPUT_PARAMETERS for name in _strings(step.params.get(key))}
         new |= {_CONCATENATOR_OUTPUT} if step.name == "Concatenator" else set()
         return AvailableColumns(self.names | new, self.expanded or step.name in _EXPANDING, self.anything or ":" in step.name)
@@ -61,19 +66,20 @@ class AvailableColumns:
 def check_step_columns(
     chain: Template, features: Iterable[str], label: str | None, source: str, removed: Iterable[str] = ()
 ) -> list[Problem]:
-    """Check the columns that preprocessing steps name, in all chains of a space.
+    """Check that the columns that are named in preprocessing steps exist, in all chains that a space allows.
 
-    A name is a problem only if no chain that can be sampled has a column of this name before the step.
+    A name is reported as a problem only if this column is missing before the step in every chain that can be sampled.
 
     Args:
-        chain: the template of `space.preprocessor`.
+        chain: the `preprocessor` section of the space: the steps, and the dimensions if steps or their columns are tuned.
         features: columns that reach the first step.
         label: the label column, which is not passed to any step; None if the data has no label.
         source: name of the data source, for messages.
-        removed: columns of the data that do not reach any step, because they are in `data.drop` or define a split.
+        removed: columns of the data that do not reach any step: the label, the columns in `data.drop`, and the columns of
+            splits `{column: ..., value: ...}`.
 
     Returns:
-        Problems. Their place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
+        One problem for each wrong name. Its place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
     """
     problems: list[Problem] = []
     removed, first = frozenset(removed), AvailableColumns(frozenset(features))
@@ -112,9 +118,9 @@ def _step_problems(step: Step, available: AvailableColumns, label: str | None, o
 
 
 def label_encoder_error(step: Step | StepConfig, label: str | None) -> str | None:
-    """Return a message if a `LabelEncoder` names a column other than the label; otherwise None.
+    """Return an error message if the column of a `LabelEncoder` step is not the label; otherwise None.
 
-    The step itself has no effect, because sweeps always encodes the label.
+    A `LabelEncoder` step has no effect, because the label of a classification is always encoded.
     """
     named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
     if not isinstance(named, str) or named == label:
@@ -123,7 +129,14 @@ def label_encoder_error(step: Step | StepConfig, label: str | None) -> str | Non
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of every name, keyword and pattern in a selector. If the selector is tuned, all options are included."""
+    """Yield the path and the text of each column name, keyword and pattern in the `columns` of a step.
+
+    A keyword is "numeric", "categorical" or "all". If `columns` is tuned, the texts of all options are included.
+
+    Args:
+        columns: the `columns` of the step.
+        path: path of `columns` in the space file, such as `preprocessor.0.StandardScaler.columns`.
+    """
     if isinstance(columns, Dimension):
         for i, option in enumerate(columns.options):
             yield from selectors(option.value, f"{columns.name}.{columns.kind}.{i}")
@@ -135,5 +148,4 @@ def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _strings(template: Any) -> Iterator[str]:
-    """Yield every string in a template."""
     return (part for part in walk(template) if isinstance(part, str))

@@ -1,8 +1,8 @@
 """Convert the values of raw columns to the dtypes that they had in training.
 
 Rows for a prediction may have other dtypes than the rows of training. If a CSV column of integers has a missing value, the column is read
-as floats. If a text column has only digits, the column is read as integers. Fitted chains, bundles and the server all use the conversions
-and the error message of this module.
+as floats. If a text column has only digits, the column is read as integers. Fitted preprocessing chains, bundles and the server all use
+the conversions and the error message of this module.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class _Summary(str):
 
 @dataclass(frozen=True)
 class InvalidValue(Problem):
-    """A problem that reports a value which is not valid for its column.
+    """A problem with a value that is not valid for its column.
 
     Attributes:
         column: name of the column.
         rule: the rule for the values of the column, such as "must hold numbers".
         row: row of the value, counted from 0.
-        value: the value. An array, a list or a mapping is replaced by a description.
+        value: the value. In place of an array, a list or a mapping, a short description such as "a mapping with 3 keys".
     """
 
     column: str
@@ -57,7 +57,7 @@ class InvalidValue(Problem):
 
     @classmethod
     def create(cls, column: str, rule: str, row: int, value: Any) -> InvalidValue:
-        """Create the problem with its message. The message counts rows from 1."""
+        """Create the problem and its message. In the message, rows are counted from 1."""
         value = _Summary.of(value)
         return cls("input", f"column `{column}` holds {value!r} in row {row + 1}, but {rule}", column, rule, row, value)
 
@@ -67,10 +67,16 @@ class InvalidValue(Problem):
 
 
 def _refuse_unparsed(values: pd.Series, parsed: pd.Series, name: str, rule: str) -> None:
-    """Raise an error for the first value that is present but could not be parsed. Blank text is treated as missing.
+    """Check that every value was parsed. Missing values and blank text need not be parsed.
+
+    Args:
+        values: the values before parsing.
+        parsed: the values after parsing. A value that could not be parsed is missing here.
+        name: name of the column.
+        rule: see `InvalidValue`.
 
     Raises:
-        InputError: a value could not be parsed.
+        InputError: a value could not be parsed. The error reports the first such value.
     """
     for row in np.flatnonzero(parsed.isna() & values.notna()):
         if str(values.iloc[row]).strip():
@@ -78,7 +84,7 @@ def _refuse_unparsed(values: pd.Series, parsed: pd.Series, name: str, rule: str)
 
 
 def to_numbers(values: pd.Series, name: str) -> pd.Series:
-    """Parse a column of numbers or booleans. Columns with a numeric dtype are returned unchanged.
+    """Convert a column to numbers. Text such as "1.5" is parsed. A column with a numeric or boolean dtype is returned unchanged.
 
     Raises:
         InputError: a value is not a number.
@@ -92,7 +98,7 @@ def to_numbers(values: pd.Series, name: str) -> pd.Series:
 
 
 def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
-    """Convert numbers to an integer dtype. If a value is missing or does not fit the dtype, all values become floats."""
+    """Convert numbers to an integer dtype. If a value is missing or does not fit the dtype, such as 1.5, all values become floats."""
     if pd.api.types.is_integer_dtype(numbers.dtype) and not numbers.isna().any():
         exact = numbers.to_numpy()
     else:
@@ -104,32 +110,40 @@ def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
 
 
 def to_booleans(values: pd.Series) -> pd.Series:
-    """Convert words and numbers to booleans. Missing and unknown values are kept, and the result then has the dtype `object`."""
+    """Convert 1, 0 and the words "true" and "false", in any case, to booleans.
+
+    Other values, such as missing values, are kept. The result then has the dtype `object`.
+    """
     known = values.map(lambda v: BOOLEAN_WORDS.get(str(v).lower(), v), na_action="ignore")
     return known.astype(bool if known.map(lambda v: isinstance(v, bool)).all() else object)
 
 
 def to_text(values: pd.Series) -> pd.Series:
-    """Convert values to text. A text column that has only digits, such as ZIP codes, may have been read as numbers."""
+    """Convert a column to text. For example, ZIP codes that were read as numbers become text again."""
     return values if values.dtype == "str" else values.astype(object).map(format_value, na_action="ignore").astype("str")
 
 
 def format_value(value: Any) -> str:
-    """Return a value as the text that it has in its file.
+    """Return the text from which a value was read.
 
-    For example, 12.0 becomes `12`: integers are read as floats if their column has missing values.
+    For example, return `12` for 12.0, because integers are read as floats if their column has missing values.
     """
     return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
 
 
 def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
-    """Convert a column to dates with the dtype of training. Text must be ISO 8601, with `T` or a space between date and time.
+    """Convert a column to dates. Text must be ISO 8601, with `T` or a space between date and time.
+
+    Args:
+        values: text or dates.
+        name: name of the column, for messages.
+        dtype: dtype of the column in training, such as "datetime64[us, UTC]". If it has a time zone, a value without one is read as UTC.
 
     Raises:
-        InputError: a value is not a date; or a value has a time zone and the dtype has none, or vice versa.
+        InputError: a value is not a date, or a value has a time zone and the dtype has none.
     """
     dates = _parse_dates(values, dtype)
-    if dates is None:  # A value has a time zone and the dtype has none, or vice versa. Find the first such value.
+    if dates is None:  # A value has a time zone and the dtype has none. Find the first such value.
         row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], dtype) is None)
         zone = "with a time zone, such as 2026-01-31T12:00:00+00:00" if "," in dtype else "without a time zone, such as 2026-01-31T12:00:00"
         raise InputError(InvalidValue.create(name, f"must hold dates {zone}, as in training", row, values.iloc[row]))
@@ -138,7 +152,7 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
 
 
 def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
-    """Parse dates. Values that are not dates become NaT. Return None if the dates cannot have this dtype, because of time zones."""
+    """Parse dates. Values that are not dates become NaT. Return None if a value has a time zone and the dtype has none."""
     aware = "," in dtype  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
     try:
         return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware).astype(dtype)
@@ -153,7 +167,7 @@ def json_scalar(value: Any) -> Any:
 
 
 def is_tensor(values: pd.Series) -> bool:
-    """Return whether a column holds tensors of Ray Data. Only the name of the dtype is compared, because bundles are loaded without Ray."""
+    """Return whether a column holds tensors of Ray Data. Bundles are loaded without Ray, so only the name of the dtype is checked."""
     return type(values.dtype).__name__ == "TensorDtype"
 
 
@@ -171,10 +185,10 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
     """Convert a cell of a tensor column to an array.
 
     Args:
-        value: an array, nested lists, a flat list of all elements, or a mapping with `data` and `shape`. Without Ray, a reader of a
-            Parquet file gets Ray Data's tensors as flat lists or, if their shapes differ, as mappings.
+        value: an array, nested lists, a flat list of all elements, or a mapping with `data` and `shape`. If a Parquet file is read
+            without Ray, each tensor of Ray Data is a flat list or, if the shapes differ within the column, a mapping.
         dtype: type of the elements.
-        shape: shape of the array. None if any shape is allowed.
+        shape: required shape of the array. None if any shape is allowed.
 
     Raises:
         ValueError, TypeError, KeyError, OverflowError: the value is not an array of this type and shape.
@@ -194,6 +208,6 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
 
 
 def _array(value: Any) -> np.ndarray:
-    """Convert nested lists or arrays to one array."""
+    """Convert nested lists, or an array of arrays, to one array."""
     array = np.asarray(value)
     return np.stack([_array(part) for part in array]) if array.dtype == object and array.ndim and array.size else array

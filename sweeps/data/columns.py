@@ -1,4 +1,4 @@
-"""Convert input columns to the dtypes that steps get, and select the columns of a step."""
+"""Convert raw columns to the dtypes that preprocessing steps expect, and select the columns that a step processes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PREPROCESSOR_KEY = "space.preprocessor"
 
 @dataclass(frozen=True)
 class InputColumn:
-    """An input column, as it was in training.
+    """Name and type of a raw column in training.
 
     Attributes:
         name: name of the column.
         kind: "number" (includes booleans), "text", "time" or "other".
-        dtype: dtype of the values that the first step gets. Numbers have "float64" or "float32", text has "str", and times have
-            "datetime64[us]" or "datetime64[us, UTC]". Empty for the kind "other".
+        dtype: dtype of the values that the first step gets: "float64" or "float32" for numbers, "str" for text, "datetime64[us]" or
+            "datetime64[us, UTC]" for times. Empty for the kind "other".
     """
 
     name: str
@@ -53,15 +53,15 @@ def input_column(field: pa.Field) -> InputColumn:
 
 
 def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) -> pd.Series:
-    """Convert a column to the dtype that steps get. The values may have arrived with another dtype.
+    """Convert a column to the dtype that preprocessing steps expect.
 
-    Integers always become floats, both in training and in prediction. Without this rule, only a column with a missing value would become
-    floats. A step that converts numbers to text would then get `1.0` for some rows and `1` for other rows.
+    Integers become floats, both in training and in prediction. Otherwise, integers would become floats only if a value is missing. A step
+    that converts numbers to text would then get `1.0` for some rows and `1` for other rows.
 
     Args:
-        column: the column as it was in training.
-        values: the values as they arrived.
-        keep_integers: True to leave integers and booleans unchanged. It is True if the chain has no steps.
+        column: name and type of the column in training.
+        values: the raw values. Their dtype may differ from the dtype in training.
+        keep_integers: True to leave integers and booleans unchanged. Callers pass True if no steps follow.
 
     Returns:
         The converted values, with the index of `values`.
@@ -80,12 +80,12 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
 
 
 def is_number(values: pd.Series) -> bool:
-    """Return whether a column that reached a step holds numbers or booleans."""
+    """Return whether a column has a dtype of numbers or booleans."""
     return bool(pdt.is_numeric_dtype(values.dtype))
 
 
 def is_categorical(values: pd.Series) -> bool:
-    """Return whether a column that reached a step holds text or categories. Return False for a column of lists or arrays."""
+    """Return whether a column holds text or categories. A column of dates, lists or arrays does not count as categorical."""
     if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
         return True
     if values.dtype != object:
@@ -95,14 +95,14 @@ def is_categorical(values: pd.Series) -> bool:
 
 
 def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
-    """Check that all columns after preprocessing are numbers or categories. Call this for a trainer that cannot read other columns.
+    """Check that all columns after preprocessing hold numbers or categories, for a trainer that cannot read other columns.
 
     Args:
         prepared: preprocessed rows.
         label: the label column, which is not checked.
 
     Raises:
-        InputError: a column is neither a number nor a category. The message names all such columns.
+        InputError: some columns hold neither numbers nor categories. The message names the first ten such columns.
     """
     kinds = {str(name): values.dtype for name, values in prepared.items() if name != label}
     if others := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
@@ -113,12 +113,12 @@ def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
 
 
 def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, label: str | None) -> tuple[str, ...]:
-    """Return the columns that a step selects, in the order of the frame.
+    """Return the names of the columns that a step selects, in the order of the frame.
 
     Args:
         frame: the columns that reach the step, without the label.
-        columns: None, "numeric", "categorical", "all", a name, a glob pattern, or several names and patterns.
-        default: the selector to use if `columns` is None.
+        columns: the `columns` of the step: "numeric", "categorical", "all", a name, a pattern such as `x_*`, several of these, or None.
+        default: used in place of `columns` if `columns` is None.
         step: name of the step, for messages.
         label: the label column, which cannot be selected.
 
@@ -148,9 +148,9 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
 
 
 def unique_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
-    """Return names for new columns. The names differ from each other and from the names in `taken`.
+    """Return names for new columns. A number is added to a name that is in `taken` or repeated, such as `x_2` for `x`.
 
-    The characters `[`, `]` and `<` are replaced, because XGBoost does not accept them in names.
+    The characters `[`, `]` and `<` become `(`, `)` and `_`, because XGBoost does not accept them in names.
     """
     used = set(taken)
     names = []

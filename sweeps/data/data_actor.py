@@ -1,9 +1,13 @@
-"""The data actor holds the data of a sweep, fits each chain once per data variant, and cuts the result into shards for gangs.
+"""The data actor: a Ray actor that holds the data of a sweep and prepares the data for trials.
+
+A data variant is the `data` section with one choice for each tuned key. The data actor fits each preprocessing chain once per data variant.
+It then cuts the prepared rows of train into shards, one for each worker of a trial.
 
 A sweep has one data actor. The data is in Ray's object store, so trials on one machine read it without a copy. The actor owns the data: if
 the actor's process dies, the data is lost. Ray then starts a new process, which reads and prepares the data again when a trial needs it.
 
-The pool calls `prepare` only while it reserves a CPU for the actor. If gangs held every CPU, the tasks of Ray Data would wait forever.
+The worker pool calls `prepare` only while it reserves a CPU for the actor. Otherwise, workers could hold every CPU, and the tasks of Ray
+Data would wait forever.
 """
 
 from __future__ import annotations
@@ -57,10 +61,10 @@ class _DataActor:
     Args:
         roots: folders of the user's modules.
         folder: folder of the sweep.
-        workers: every number of workers that a trial can have.
+        workers: every number of workers that a trial can have, such as (1, 2, 4).
         cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray counts more CPUs than the machine has.
-        numeric_only: True to refuse chains whose output has a column that is neither a number nor a category. Some trainers need this.
-        train_on_valid: True to add the rows of valid to train. These rows also stay in valid, so the metrics of valid are then meaningless.
+        numeric_only: True if the trainer can read only numbers and categories. A chain with other columns in its output is then an error.
+        train_on_valid: True to add the rows of valid to train. These rows also stay in valid, so metrics on valid are then meaningless.
         modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
     """
 
@@ -100,10 +104,11 @@ class _DataActor:
             before: fingerprint of the data when the sweep began. None if the sweep is new.
 
         Returns:
-            The information about the data. The fingerprint covers all variants; the other fields describe the first variant.
+            The information about the data. The fingerprint covers all variants. The other fields describe the first source, without the
+            effect of tuned `drop` and `rows`.
 
         Raises:
-            InputError: see `DataVariants`. Also raised if the fingerprint differs from `before`; the sweep's folder is then unchanged.
+            InputError: see `DataVariants`. Also raised if the fingerprint of the data is not `before`; nothing is then written.
         """
         self.variants = DataVariants(spec, variants or (spec,), seed, tuned)
         now = self.variants.fingerprint
@@ -121,7 +126,7 @@ class _DataActor:
         """Store and return the information for a space that names no data.
 
         Args:
-            fingerprint: fingerprint of the code.
+            fingerprint: fingerprint of the code of the user's loop.
             notes: notes for the user.
 
         Returns:
@@ -135,7 +140,7 @@ class _DataActor:
         return info
 
     def _save_info(self, splits: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None) -> DatasetInfo:
-        """Store and return the information about a data variant."""
+        """Write the information about a data variant to the sweep's folder, and return it."""
         tables = {"train": splits.train, "valid": splits.valid, "test": splits.test}
         parts = {name: table for name, table in tables.items() if table is not None}
         check = splits.valid.slice(0, CHECK_ROWS).select(list(splits.features))
@@ -147,7 +152,7 @@ class _DataActor:
         return info
 
     def runs_tasks(self, steps: tuple[Step, ...]) -> bool:
-        """Return whether `prepare` runs Ray tasks to fit this chain, or to read the data again."""
+        """Return whether `prepare` runs Ray tasks for a chain, to fit the chain or to read the data again."""
         return self.is_new or runs_tasks(steps)
 
     def prepare(
@@ -163,8 +168,8 @@ class _DataActor:
         Returns:
             A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: maps each number of
             workers to references of Ray Datasets: for `train`, one reference for each rank; for `valid`, a single reference that all ranks
-            share. `check`: reference of the prepared check rows without the label. If the space names no data, there are no references,
-            and `check` is None.
+            share. `check`: reference of the first prepared rows of valid (at most `CHECK_ROWS`), without the label. If the space names no
+            data, there are no references, and `check` is None.
 
         Raises:
             InputError: the chain cannot be fitted.
@@ -222,7 +227,7 @@ class _DataActor:
         return {"key": key, "bytes": size, "shards": shards, "check": ray.put(features)}
 
     def pid(self) -> int:
-        """Return the process id. Its log has the cause of the process's death."""
+        """Return the id of this process. The id is part of the name of Ray's log file, which tells why the process died."""
         return os.getpid()
 
 
@@ -254,7 +259,7 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
         See `_DataActor.load`.
 
     Raises:
-        InputError: see `_DataActor.load`. The problems have positions in the space file.
+        InputError: see `_DataActor.load`. The place of each problem is a position in the space file.
         SweepsError: the actor's process was lost.
     """
     pid, kills = None, exit_causes.kills_for_memory()
@@ -271,7 +276,7 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
 
 
 def load_arguments(space: Space, before: str | None) -> LoadArguments:
-    """Return the arguments with which `_DataActor.load` reads the data of a space. `before` is the data's fingerprint if it is known."""
+    """Return the arguments with which `_DataActor.load` reads the data of a space. `before` is an argument of that method."""
     return space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before
 
 
@@ -279,9 +284,9 @@ def describe_loss(error: ray.exceptions.RayActorError, pid: int | None, kills: i
     """Return the reason why the data actor's process died.
 
     Args:
-        error: the error of a call that the process was carrying out.
-        pid: the process id; None if it is not known.
-        kills: number of processes that the kernel had killed, for lack of memory, before the call.
+        error: the error of the call during which the process died.
+        pid: id of the process. None if it is not known.
+        kills: number of processes that the kernel had killed for lack of memory before the call; see `exit_causes.kills_for_memory`.
 
     Returns:
         A message of one line.

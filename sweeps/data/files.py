@@ -29,9 +29,9 @@ class SourceFiles:
         source: the source as written in the space file, for messages.
         place: key of the space file that names the source, such as `data.train`, for messages.
         system: Arrow's file system.
-        paths: sorted paths, at least one.
+        paths: paths of the files in `system`, sorted. There is at least one.
         folder: the source's path if the source is a folder; otherwise None.
-        base: prefix that messages remove from the paths of files.
+        base: prefix of the paths that messages leave out.
     """
 
     source: str
@@ -43,14 +43,14 @@ class SourceFiles:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """Columns that names of subfolders define, such as `year=2020/`. Empty if the source is not a folder."""
+        """Names of the columns that subfolders define: `year` for a subfolder `year=2020/`. Empty if the source is not a folder."""
         if self.folder is None:
             return ()
         parts = [PurePosixPath(p.removeprefix(self.folder)).parent.parts for p in self.paths]
         return tuple(dict.fromkeys(part.partition("=")[0] for path in parts for part in path if "=" in part))
 
     def display_name(self, path: str) -> str:
-        """Return the name of a file for messages."""
+        """Return the name of a file in messages: the source if it has only one file, else the path without `base`."""
         return self.source if len(self.paths) == 1 else path.removeprefix(self.base)
 
 
@@ -65,7 +65,7 @@ def raise_problem(place: str, text: str, cause: BaseException | None = None) -> 
 
 
 def is_reference(source: str) -> bool:
-    """Return whether a source is `module:function`."""
+    """Return whether a source has the form `module:function`, which refers to a user's function."""
     try:
         references.parse(source)
     except references.RefError:
@@ -131,7 +131,7 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
 
 
 def check_scheme(source: str, place: str) -> str:
-    """Check that Arrow can read URIs with this URI's scheme, and return the scheme. The function does not connect to the URI.
+    """Return the scheme of a URI, such as "s3", if Arrow can read such URIs. The function does not connect to the URI.
 
     Raises:
         InputError: Arrow cannot read this scheme.
@@ -143,7 +143,6 @@ def check_scheme(source: str, place: str) -> str:
 
 
 def _find_remote(source: str, place: str) -> SourceFiles:
-    """Find the files of a URI."""
     from pyarrow import fs
 
     check_scheme(source, place)
@@ -170,5 +169,5 @@ def _find_remote(source: str, place: str) -> SourceFiles:
 
 
 def data_suffix(name: str) -> str | None:
-    """Return the suffix of a file's name if it is a suffix of data files; otherwise None."""
+    """Return the suffix of a data file, such as ".csv.gz". Return None if the name has no suffix in `SUFFIXES`."""
     return next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.lower().endswith(s)), None)

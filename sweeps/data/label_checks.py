@@ -1,6 +1,6 @@
-"""Check the columns and the label that a `data` section names.
+"""Check the label and the other columns that are named in a `data` section.
 
-This module needs neither Ray nor pandas, so that problems are found early.
+This module needs neither Ray nor pandas, so the checks can run before Ray starts.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _MAX_INTEGER_CLASSES = 20
 
 
 def split_rules(spec: DataSpec) -> dict[str, Split]:
-    """Return the rules that a section gives for "valid" and "test". A split without a rule is left out."""
+    """Return the rules of a `data` section for "valid" and "test", by split. A split without a rule is left out."""
     return {key: rule for key, rule in (("valid", spec.valid), ("test", spec.test)) if rule is not None}
 
 
 def split_columns(spec: DataSpec) -> set[str]:
-    """Return the columns whose values assign rows to splits."""
+    """Return the columns of the splits `{column: ..., value: ...}`. The value in such a column assigns a row to a split."""
     return {str(rule.column) for rule in split_rules(spec).values() if rule.kind == "column"}
 
 
 def nearest_column(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about a missing column. This text suggests the most similar name, or lists existing names."""
+    """Return the end of a message about a missing column: a suggestion of the most similar name, or a list of existing names."""
     names = list(names)
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
@@ -44,10 +44,10 @@ def nearest_column(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
-    """Check the columns that a section names.
+    """Check that the columns that are named in a `data` section exist, and that all sources have the same columns.
 
     Args:
-        spec: the section.
+        spec: the `data` section.
         columns: column names by split: "train", and "valid" and "test" if these splits have separate sources.
 
     Returns:
@@ -72,7 +72,7 @@ def _missing(key: str, name: str, spec: DataSpec, present: Sequence[str]) -> Pro
 
 
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
-    """Check the columns that `data.drop` names."""
+    """Check that the columns in `data.drop` exist, and that the label is not among them. `present` has all column names."""
     problems = [Problem("data.drop", f"must not contain the label, `{name}`") for name in spec.drop if name == spec.label]
     return problems + [_missing("drop", name, spec, present) for name in spec.drop if name not in (*present, spec.label)]
 
@@ -106,13 +106,16 @@ def _quoted_names(names: Iterable[str]) -> str:
 
 
 def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Give several tables the same columns in the same order with the same types. Integers become floats where needed.
+    """Convert tables so that a column has the same type in all tables. For example, integers become floats if another table has floats.
 
     Args:
-        parts: tables by source, including "train".
+        parts: tables by split: "train", and the splits that have separate sources. All tables have the same columns, in any order.
+
+    Returns:
+        The tables with the columns in the order of "train".
 
     Raises:
-        InputError: a column has types that cannot be unified. The error names each such column.
+        InputError: the types of a column cannot be unified, such as text and integers. The error names each such column.
     """
     if len(parts) == 1:
         return dict(parts)
@@ -145,18 +148,18 @@ def _describe_type(kind: pa.DataType | None) -> str:
 def drop_unlabeled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
     """Drop the rows without a label.
 
-    A label of integers with a missing value is read as floats. After the rows are dropped, the label is converted back to integers, so that
-    its values can be classes.
+    If a label of integers has missing values, the label is read as floats. After the rows are dropped, it is converted back to integers, so
+    that its values can be classes.
 
     Args:
         label: the label column.
-        parts: tables by source.
+        parts: tables by split: "train", and the splits that have separate sources.
 
     Returns:
-        The tables with the remaining rows by source, and the number of dropped rows by source.
+        The remaining rows by split, and the number of dropped rows by split.
 
     Raises:
-        InputError: no row of a source has a label.
+        InputError: a table has no row with a label.
     """
     missing = {key: part.column(label).null_count for key, part in parts.items()}
     if empty := [key for key, part in parts.items() if missing[key] == part.num_rows]:
@@ -170,7 +173,7 @@ def drop_unlabeled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str,
 
 
 def _holds_integers(column: pa.ChunkedArray) -> bool:
-    """Return whether a column of floats holds only integers that a float represents exactly."""
+    """Return whether a column has a type of floats, and all values are integers below 2**53, which floats represent exactly."""
     if not pa.types.is_floating(column.type):
         return False
     whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))
@@ -183,13 +186,13 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
     Args:
         label: the label column.
         requested: the task that the space file asks for, or None.
-        columns: the label's values by source, including "train".
+        columns: the values of the label by split: "train", and the splits that have separate sources.
 
     Returns:
-        "binary", "multiclass" or "regression"; and the sorted classes of all sources, or None for a regression.
+        The task, which is "binary", "multiclass" or "regression"; and the sorted classes in all `columns`, or None for a regression.
 
     Raises:
-        InputError: values are missing, there are fewer than two classes, or the values do not fit the task.
+        InputError: values of the label are missing, there are fewer than two different values, or the values do not fit the task.
     """
     for key, column in columns.items():
         if column.null_count:
@@ -223,10 +226,10 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
 
 
 def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
-    """Check for each split `{column: ..., value: ...}` that at least one row has this value.
+    """Check for each split `{column: ..., value: ...}` that at least one row has the value in the column.
 
     Args:
-        spec: the section.
+        spec: the `data` section.
         train: rows with at least the columns of `split_columns`.
 
     Returns:
@@ -244,7 +247,7 @@ def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
 
 
 def missing_class_notes(label: str | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
-    """Return a note for each split that has no rows of some class. The metrics of such a split do not measure the missing class.
+    """Return a note to the user for each split that has no rows of some class. Metrics on such a split ignore the missing class.
 
     Args:
         label: the label column, with class codes.

@@ -30,9 +30,9 @@ class Splits:
         label: name of the label column. None if the data has no label.
         task: "binary", "multiclass" or "regression". None if the data has no label.
         classes: sorted original values of the label, indexed by code. None if the task is a regression or there is no label.
-        features: every column except the label, the dropped columns, and the columns that assign rows to splits.
+        features: names of all columns except the label, the columns in `data.drop`, and the columns of splits `{column: ..., value: ...}`.
         fingerprint: SHA-256 of the names, types and values of all columns in each split.
-        notes: notes for the user.
+        notes: notes for the user, such as the number of rows without a label that were dropped.
     """
 
     train: pa.Table
@@ -97,19 +97,19 @@ def _read_parts(spec: DataSpec) -> dict[str, pa.Table]:
 
 
 def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a note on the number of rows without a label, or an empty tuple if every row has a label."""
+    """Return a note on the number of dropped rows without a label, or an empty tuple if every row has a label."""
     some = [f"{count} of data.{key}" for key, count in missing.items() if count]
     total = sum(missing.values())
     return (f"data.drop_missing_label dropped {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",) if some else ()
 
 
 def add_valid_to_train(splits: Splits) -> Splits:
-    """Return splits whose train split also has the rows of valid."""
+    """Return the splits with the rows of valid added to train. The rows also stay in valid."""
     return replace(splits, train=pa.concat_tables([splits.train, splits.valid.select(splits.train.column_names)]).combine_chunks())
 
 
 def subsample(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
-    """Return a random part of the train split. Each class keeps its share of the rows, and at least one row.
+    """Return a random part of the train split. If there are classes, each class keeps its share of the rows, and at least one row.
 
     Calls with the same seed return the same rows.
 

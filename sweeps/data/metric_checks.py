@@ -1,4 +1,4 @@
-"""Check the metrics that objectives and constraints name, before any trial is trained."""
+"""Check the metrics that are named in objectives and constraints, before any trial is trained."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _TASK_NAMES = {"binary": "two classes", "multiclass": "more than two classes", "
 def check_metrics(space: Space, task: str | None) -> list[Problem]:
     """Check that the trainer reports the metrics of objectives and constraints for this task.
 
-    The check uses `TRAINER["metrics"]` of the trainer's module. Costs, such as `seconds`, are always available.
+    The check uses `TRAINER["metrics"]` of the trainer's module. A cost, such as `seconds`, is measured for every trial and always allowed.
 
     Args:
         space: the search space.
         task: the label's task. None if the data has no label.
 
     Returns:
-        The problems. The list is empty if the trainer does not list its metrics.
+        The problems. The list is empty if the metrics are not known: there is no label, the trainer lists no metrics for the task, or
+        `params` has `objective` or `eval_metric`.
     """
     reports = space.trainer_definition.metrics
     params = space.sections.get("params", {})
@@ -44,7 +45,7 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
 
 
 def check_metric_functions(space: Space) -> list[Problem]:
-    """Import the user's metrics, such as `objective: {metric: "my_metrics:score"}`, and check that they are functions.
+    """Import the metrics that have the form `module:function`, such as "my_metrics:score", and check that they are functions.
 
     The imports run the user's code, so `sweeps validate` must not call this function.
 
@@ -72,7 +73,7 @@ def check_metric_functions(space: Space) -> list[Problem]:
 
 
 def _objective_metrics(space: Space) -> dict[str, str]:
-    """Return the metric of each objective, by the metric's key in the space file."""
+    """Return the metric of each objective, by the metric's key in the space file, such as `objective.metric`."""
     several = len(space.objectives) > 1
     return {f"objective.{i}.metric" if several else "objective.metric": o.metric for i, o in enumerate(space.objectives)}
 

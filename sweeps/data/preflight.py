@@ -34,7 +34,7 @@ class SourceInfo:
     """Known facts about a data source.
 
     Attributes:
-        names: column names as the sweep will use them.
+        names: column names. A CSV column without a name has the name that pandas gives it, such as `Unnamed: 0`.
         files: the files. None if the source is a data set of scikit-learn.
     """
 
@@ -43,10 +43,10 @@ class SourceInfo:
 
 
 def check_data(space: Space) -> None:
-    """Find problems of the data that can be found quickly.
+    """Check the data of a space; see the module's docstring.
 
     Args:
-        space: the search space. The function checks every data variant, and the columns that preprocessing steps name.
+        space: the search space. The function checks every data variant, and the columns that are named in preprocessing steps.
 
     Raises:
         InputError: the data has problems. The error lists all of them, with their positions in the space file.
@@ -90,15 +90,16 @@ _LabelInfo = tuple[str, str | None, tuple[Any, ...] | None]  # name, task and cl
 def _check_variant(
     space: Space, spec: DataSpec, known: dict[tuple[str, str], SourceInfo | None]
 ) -> tuple[list[Problem], dict[str, SourceInfo | None]]:
-    """Check a data variant.
+    """Check a data variant, which is the `data` section with one choice for each tuned key.
 
     Args:
         space: the search space.
         spec: the variant.
-        known: facts about the sources of earlier variants, by key and source. The function adds the sources of this variant.
+        known: facts about the sources of earlier variants, by split and source. The function adds the sources of this variant.
 
     Returns:
-        The problems, and the facts about each source of the variant. The facts are None if the source has a problem or is not checked.
+        The problems, and the facts about each source of the variant, by split. The facts are None if the source has a problem or is not
+        checked.
     """
     problems: list[Problem] = []
     sources: dict[str, SourceInfo | None] = {}
@@ -124,7 +125,7 @@ def _check_variant(
 
 
 def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
-    """Return a problem with the path of the tuned option that causes it. Other problems are returned unchanged."""
+    """If a tuned option of `data.train` or `data.drop` causes a problem, return the problem with the path of this option as its place."""
     values = {"data.train": spec.train, "data.drop": spec.drop}
     if problem.place not in values:
         return problem
@@ -132,7 +133,7 @@ def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
 
 
 def _option_path(space: Space, key: str, value: Any) -> str:
-    """Return the path of the option of `data.KEY` with this value, or of the key itself if it is not tuned."""
+    """Return the path of the option of `data.KEY` with this value. If the key is not tuned, return the path of the key."""
     from sweeps.space.templates import dimensions
 
     for dim in dimensions(space.sections.get("data", {}).get(key)):
@@ -147,21 +148,21 @@ def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
 
     Args:
         space: the search space.
-        problems: problems. If a problem's place is a key, such as `data.label`, it is replaced by the key's position in the space file.
-            Other places are kept.
+        problems: the problems. If the place of a problem is a key, such as `data.label`, the key's position in the space file becomes
+            the place. Other places are kept.
     """
     located = {Problem(space.place(p.place), f"{p.place}: {p.text}") if _KEY.match(p.place) else p: None for p in problems}
     return InputError(sorted(located, key=_position_in_file))
 
 
 def check_root(root: Path) -> None:
-    """Check that a folder for a new sweep can be created in the root folder. The root folder may not exist yet.
+    """Check that the folder of a new sweep can be created in the root folder.
 
     Args:
-        root: the root folder of all sweeps. The first sweep creates it.
+        root: the root folder of all sweeps. If it does not exist, the first sweep creates it.
 
     Raises:
-        InputError: the root is not a folder, or is not writable.
+        InputError: the root is not a folder, or the root or the folder that must contain it is not writable.
     """
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))
     if scheme and len(scheme[1]) > 1 and not root.exists():
@@ -176,7 +177,7 @@ def check_root(root: Path) -> None:
 
 
 def _position_in_file(problem: Problem) -> tuple[Any, ...]:
-    """Return a key that sorts problems by their position in the file. Problems of overrides have no position and come last."""
+    """Return a key that sorts problems by their position in the file. Problems without a position, such as those of `--set`, come last."""
     at = re.search(r":(\d+):(\d+)\Z", problem.place)
     return (0, int(at[1]), int(at[2]), problem) if at else (1, 0, 0, problem)
 
@@ -188,7 +189,7 @@ def _sources(spec: DataSpec) -> dict[str, str]:
 
 
 def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
-    """Return facts about a data source, or None if it is not checked before the sweep.
+    """Return facts about a data source. Return None for a remote URI or a user's function, which are not checked early.
 
     Raises:
         InputError: the source does not exist, or the contents of a file do not match its suffix.
@@ -217,11 +218,11 @@ def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) ->
         most: largest number of bytes that may be read.
 
     Returns:
-        Two values. The first is the task and the classes of the label. It is None if there is no label, or if the values were not read.
+        Two values. The first is the pair (task, classes) of the label; None if there is no label, or if the values were not read.
         The second is an estimate of the number of bytes that were read.
 
     Raises:
-        InputError: the values cannot be used.
+        InputError: the values of the label are invalid (see `infer_task`), or a split has no rows (see `check_split_values`).
     """
     from sweeps.data import label_checks
     from sweeps.data.schema_probe import bytes_to_read, read_columns

@@ -5,7 +5,8 @@
     prepared/test.parquet, ...                the test split
     prepared/KEY/                             a fitted chain, see `sweeps.data.preprocessing.step_files`; each pickle has a MAC file
 
-Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must accept, and functions that a chain names.
+Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must accept, and users' functions in a chain,
+whose modules are imported.
 Earlier versions of sweeps stored pickles instead of these files. Such pickles are read only if they are trusted.
 """
 
@@ -45,7 +46,7 @@ EXTENSION_KEY = b"ARROW:extension:name"
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """Information about a sweep's data. The field names are the keys of `facts.json`.
+    """Information about a sweep's data. The fields are the keys of `facts.json`, except `check`, which has its own file.
 
     Attributes:
         label: see `sweeps.data.load.Splits`.
@@ -54,8 +55,8 @@ class DatasetInfo:
         features: see `sweeps.data.load.Splits`.
         fingerprint: see `sweeps.data.load.Splits`.
         rows: number of rows by split.
-        check: up to 32 raw feature rows of valid.
-        test: name of the stored test split.
+        check: the first raw rows of valid, at most 32, without the label.
+        test: name of the file with the test split, without `.parquet`.
         notes: notes for the user about the splits.
     """
 
@@ -71,7 +72,7 @@ class DatasetInfo:
 
 
 class PreparedStore:
-    """Read and write the folder `prepared` of a sweep. Each file is written completely or not at all.
+    """Reads and writes the folder `prepared` of a sweep. Each file is written completely or not at all.
 
     Args:
         folder: folder of the sweep.
@@ -87,7 +88,7 @@ class PreparedStore:
         Args:
             info: the information. `info.check` is not written.
             check: the rows of `info.check` as a table, which is written. None if the sweep has no data.
-            data: the variant's values of the tuned keys of `data`.
+            data: the variant's values of the tuned keys of `data`. None if nothing is tuned.
         """
         if check is not None:
             self.save_table(_file_stem("check", data), check)
@@ -102,7 +103,7 @@ class PreparedStore:
         self._replace(f"{name}.parquet", lambda part: pq.write_table(table, part))
 
     def save_chain(self, key: str, fitted: FittedChain) -> None:
-        """Store a fitted chain.
+        """Store a fitted chain in the folder `prepared/KEY`; see `data_key`.
 
         Raises:
             pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
@@ -163,7 +164,7 @@ class PreparedStore:
         return chain
 
     def find_chain(self, key: str) -> FittedChain | None:
-        """Load the chain with this key. Return None if no such chain is stored.
+        """Load the chain in the folder `prepared/KEY`. Return None if no such chain is stored.
 
         Raises:
             UnreadableFile: see `load_chain`.
@@ -227,7 +228,9 @@ class PreparedStore:
 
 
 def refuse_untrusted(folder: Path, trust: bool) -> None:
-    """Refuse a sweep's folder whose data cannot be read safely. Call this function before you change anything in the folder.
+    """Raise an error if the prepared data of a sweep cannot be read safely.
+
+    Call this function before you change anything in the sweep's folder.
 
     Raises:
         UntrustedFile: an earlier version stored pickles in the folder, and `trust` is false.
@@ -250,5 +253,5 @@ def unreadable(file: Path, error: Exception) -> UnreadableFile:
 
 
 def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:
-    """Return the name of a variant's file without its suffix."""
+    """Return the name of a variant's file without the suffix: NAME or NAME-VARIANT, such as `facts-0f3a5c7b9d1e2f40`."""
     return f"{name}-{variant_name(data)}" if data else name

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def _output_dtype(values: pd.Series) -> Any:
-    """Return the dtype that a prepared column always has.
+    """Return the dtype of a prepared column, in training and in prediction.
 
-    Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8 are kept.
+    Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8, which encoders create, are kept.
     """
     if is_number(values) and values.dtype not in (np.dtype("uint8"), np.dtype("int8")):
         return np.dtype("float32") if values.dtype == np.dtype("float32") else np.dtype("float64")
@@ -40,13 +40,14 @@ def _output_dtype(values: pd.Series) -> Any:
 def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> FittedChain:
     """Fit steps on the train split, one after the other.
 
-    All steps are fitted in this process, except a user's preprocessor for Ray Data, which runs tasks and needs a free CPU. Ray's
-    preprocessors need a running Ray. Without steps, nothing is fitted and Ray is not used.
+    All steps are fitted in this process, except a user's preprocessor for Ray Data. Such a preprocessor runs tasks and needs a free CPU.
+    Ray must be running if the chain has preprocessors of Ray. Without steps, nothing is fitted and Ray is not used.
 
     Args:
         steps: the steps. Each step selects from the columns that the previous step returned.
         train: rows of the train split.
-        label: the label column, or None. Steps do not get the label as a column. An estimator whose `fit` takes `y` gets the label as `y`.
+        label: the label column, or None. The label is not among the columns that steps get. If the `fit` of an estimator takes `y`, the
+            label is passed as `y`.
 
     Raises:
         InputError: a step names a missing column, has invalid parameters, or fails.
@@ -55,7 +56,7 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
 
 
 def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> tuple[FittedChain, pd.DataFrame]:
-    """Fit steps as `fit_chain` does, and also return the transformed rows of train."""
+    """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train."""
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
     inputs = tuple(input_column(f) for f in train.schema if f.name != label)
     target = train.column(label).to_numpy() if label is not None and label in train.column_names else None
@@ -103,7 +104,7 @@ def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
 
 
 def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.DataFrame:
-    """Apply a step, and check that a user's step treats each row independently."""
+    """Apply a step. If it is a user's step, check that its result for a row does not depend on other rows."""
     whole = step.apply(frame)
     if isinstance(step, fitted_steps.FunctionStep) or (isinstance(step, fitted_steps.FittedEstimator) and not step.fixed_blocks):
         fitted_steps.check_rowwise(step, frame, whole)
@@ -111,7 +112,7 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
 
 
 def _fit_step(step: StepConfig, frame: pd.DataFrame, label: str | None, target: np.ndarray | None) -> fitted_steps.FittedStep | None:
-    """Fit a step on the frame that the previous steps returned. Return None if the step selects no columns."""
+    """Fit a step on the frame that the previous steps returned. Return None if the step has no columns to process."""
     if ":" in step.name:
         try:
             kind = references.resolve(step.name)
@@ -143,7 +144,7 @@ def _is_ray_preprocessor(kind: type) -> bool:
 
 
 def _default_columns(step: StepConfig) -> str:
-    """Return the default selector of a step, which is used if the step names no columns."""
+    """Return the keyword for the columns of a step without `columns`: "numeric", "categorical" or "all"."""
     if ":" in step.name and not step.name.startswith("sklearn."):
         return "all"
     short = step.name.rpartition(":")[2]
@@ -156,7 +157,7 @@ def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, 
     """Return the selected columns that the step can process. Other selected columns are left out.
 
     Raises:
-        InputError: `columns` names a column that the step cannot process.
+        InputError: a column that is named in the `columns` of the step cannot be processed.
     """
     value = step.params.get("fill_value")
     what = strategy = str(step.params.get("strategy", "mean"))
@@ -179,7 +180,7 @@ def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, 
 
 
 def data_key(fingerprint: str, steps: Iterable[Step]) -> str:
-    """Return a short name for prepared data: 16 hex digits. Equal data and equal steps give equal names."""
+    """Return the name of prepared data: 16 hex digits, which depend only on the fingerprint of the data and on the steps."""
     plain = [{"name": s.name, "columns": _json_value(s.columns), "params": _json_value(s.params)} for s in steps]
     text = json.dumps([fingerprint, plain], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

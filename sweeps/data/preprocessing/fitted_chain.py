@@ -16,13 +16,13 @@ from sweeps.data.preprocessing import fitted_steps, portable_steps
 
 @dataclass(frozen=True)
 class StepConfig:
-    """Configuration of a step.
+    """Configuration of a preprocessing step.
 
     The class is separate from `sweeps.space.Step`, because a bundle must load without the code that reads space files.
 
     Attributes:
         name: name of the step, or `module:attr` of a user's step.
-        columns: the selector, or None for the step's default.
+        columns: the columns to process: a keyword, a name or a pattern, or several of these. None for the step's default.
         params: parameters of the step.
     """
 
@@ -33,10 +33,10 @@ class StepConfig:
 
 @dataclass(frozen=True, eq=False)
 class FittedChain(RenamedFields):
-    """A fitted chain of steps. It can be pickled, and `transform` needs no Ray.
+    """A fitted chain of preprocessing steps. It can be pickled, and `transform` does not need a running Ray.
 
     Attributes:
-        steps: the requested steps.
+        steps: the steps as they were configured in the space file.
         label: the label column, which `transform` returns unchanged. None if there is no label.
         inputs: the raw columns of the train split, without the label.
         fitted_steps: the fitted steps. Steps that selected no columns, and `LabelEncoder`, are left out.
@@ -71,7 +71,7 @@ class FittedChain(RenamedFields):
                 Other columns are ignored.
 
         Returns:
-            n rows with the columns `columns_out`, in this order, and with the index of `df`.
+            n rows with the columns `columns_out`, in this order, and then the label if `df` has it. The index is the index of `df`.
 
         Raises:
             InputError: a column is missing, a value does not fit its column, or a step fails.
@@ -86,7 +86,7 @@ class FittedChain(RenamedFields):
         return self.with_label(out, df)
 
     def with_label(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
-        """Return prepared features with the index of their raw rows and, if present, the label."""
+        """Return the prepared rows `out` with the index of the raw rows `df`, and with the label column of `df` if there is one."""
         out = out.set_axis(df.index, axis=0)
         if self.label is not None and self.label in df.columns:
             out[self.label] = df[self.label]
@@ -125,10 +125,10 @@ def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integ
 
 
 def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
-    """Return prepared columns in the order and with the dtypes of training.
+    """Return prepared columns in the order and with the dtypes of `empty`; see `FittedChain.empty`.
 
     Raises:
-        InputError: a step that created a column in training did not create this column.
+        InputError: a column of `empty` is missing, because a step created it in training but not for these rows.
     """
     missing = [n for n in empty.columns if n not in columns]
     if missing:

@@ -23,14 +23,14 @@ _ROWS_AT_ONCE = 4096
 
 
 class FittedStep(Protocol):
-    """A fitted step."""
+    """Protocol of a fitted preprocessing step."""
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Apply the step to a frame, and return the new frame."""
 
 
 def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) -> pd.DataFrame:
-    """Replace columns of a frame, as `replace_arrays` does."""
+    """Drop columns of a frame and add new ones; see `replace_arrays`."""
     return pd.DataFrame(replace_arrays(dict(frame.items()), dropped, dict(new.items())), index=frame.index)
 
 
@@ -42,7 +42,8 @@ class FittedEstimator(RenamedFields):
         estimator: the fitted estimator or object.
         inputs: columns that the estimator reads. They are replaced by the outputs.
         outputs: columns that the estimator returns.
-        fixed_blocks: True if the estimator always transforms blocks of `_ROWS_AT_ONCE` rows.
+        fixed_blocks: True to transform blocks of exactly `_ROWS_AT_ONCE` rows. The result for a row then does not depend on how many rows
+            are transformed. It is True for scikit-learn.
     """
 
     OLD_FIELDS: ClassVar = {"made": "estimator", "names": "outputs", "fixed": "fixed_blocks"}
@@ -67,12 +68,17 @@ class FittedEstimator(RenamedFields):
 
 
 def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
-    """Convert text to Python objects, and missing text to NaN, which all estimators of scikit-learn accept. Other columns are copied."""
+    """Convert columns of text to Python objects, and missing text to NaN. All estimators of scikit-learn accept these values."""
     return part.apply(lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()) if len(part.columns) else part
 
 
 def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.DataFrame:
     """Convert the result of a `transform` to a frame.
+
+    Args:
+        result: a DataFrame, a Series, an array or a sparse matrix.
+        rows: required number of rows.
+        names: names of the columns. None to keep the names in `result`, with any number of columns.
 
     Raises:
         ValueError: the number of rows or columns is wrong.
@@ -116,7 +122,7 @@ def fit_estimator(
 
 
 def _safe_defaults(kind: type) -> dict[str, Any]:
-    """Return defaults that make scikit-learn's encoders accept unseen categories."""
+    """Return parameters with which scikit-learn's encoders accept unseen categories; {} for other classes."""
     if kind.__module__.startswith("sklearn."):
         if kind.__name__ == "OneHotEncoder":
             return {"handle_unknown": "ignore"}
@@ -152,7 +158,7 @@ class FunctionStep:
 
 
 def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
-    """Refuse a step whose result for a row depends on other rows. In prediction, such a step would give other results than in training.
+    """Check that a step's result for a row does not depend on other rows. Otherwise, predictions would not match the training.
 
     Args:
         step: the step.
@@ -160,7 +166,7 @@ def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) ->
         whole: the step's result for the whole frame.
 
     Raises:
-        ValueError: the result for the first rows alone differs from `whole`.
+        ValueError: the result for the first row alone, or for the first 50 rows alone, differs from `whole`.
     """
     for rows in sorted({1, min(len(frame), 50)}):
         try:

@@ -31,11 +31,11 @@ class InMemoryDataset:
         return dict(self._aggregated(functions).to_pylist()[0])
 
     def groupby(self, key: None) -> Any:
-        """Return all rows as one group. The group returns its aggregations as a table in the object store, as Ray Data does."""
+        """Return all rows as one group. As with Ray Data, the group's `aggregate` puts its result into Ray's object store."""
         return SimpleNamespace(aggregate=lambda *functions: SimpleNamespace(to_arrow_refs=lambda: [ray.put(self._aggregated(functions))]))
 
     def map_batches(self, function: Callable[[Any], dict[str, Any]], *, batch_format: str) -> Any:
-        """Apply a function to each block, when the result is iterated."""
+        """Return an object whose method `iter_batches` applies the function to each block."""
 
         def iter_batches(batch_size: None) -> Iterator[dict[str, Any]]:
             return (function(BlockAccessor.for_block(block).to_batch_format(batch_format)) for block in self._blocks)

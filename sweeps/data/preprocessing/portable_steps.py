@@ -52,12 +52,12 @@ def to_floats(values: Any) -> np.ndarray:
 
 
 def to_objects(values: Any) -> list[Any]:
-    """Convert a column to Python objects."""
+    """Convert a column to a list of Python objects."""
     return list(values.to_numpy(object).tolist() if hasattr(values, "to_numpy") else np.asarray(values).tolist())
 
 
 def column_array(series: pd.Series) -> Any:
-    """Return the array of a frame's column."""
+    """Return the values of a frame's column: a NumPy array for numbers and booleans, otherwise the array of pandas."""
     return series.to_numpy() if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf" else series.array
 
 
@@ -82,13 +82,14 @@ class PortableStep:
 
 @dataclass(frozen=True)
 class Scale(PortableStep):
-    """A scaler: `(x - minus) / by` or `x * times + plus` for each column.
+    """A scaler. It computes `(x - minus) / by` or `x * times + plus` for each column.
 
     Attributes:
-        columns: maps each column to `dtype`, the dtype of the result, and to the numbers `minus` and `by`, or `times` and `plus`. If all
-            results are equal, the mapping has `constant` instead of these numbers. A constant is text, because JSON has no NaN.
-        low: lower bound of the result, or None.
-        high: upper bound of the result, or None.
+        columns: maps each column to a dict, such as {"dtype": "float64", "minus": 2.0, "by": 0.5}. `dtype` is the dtype of the result.
+            A number that has no effect may be missing. If the result is the same for all rows, the dict has `constant` in place of the
+            numbers. A constant is text, because JSON has no NaN.
+        low: lower bound of the result; None if the result has no bounds.
+        high: upper bound of the result; None if the result has no bounds.
     """
 
     kind = "scale"
@@ -112,11 +113,11 @@ class Scale(PortableStep):
 
 @dataclass(frozen=True)
 class Fill(PortableStep):
-    """An imputer: replaces each missing value by a constant.
+    """An imputer. It replaces each missing value by a constant.
 
     Attributes:
-        columns: maps each column to the `value` that replaces missing values, and to the `dtype` of the result. The dtypes "str" and
-            "object" mean text.
+        columns: maps each column to a dict with the `value` that replaces missing values, and the `dtype` of the result. The dtypes
+            "str" and "object" mean text.
     """
 
     kind = "fill"
@@ -137,14 +138,14 @@ class Fill(PortableStep):
 
 @dataclass(frozen=True)
 class Encode(PortableStep):
-    """An encoder: replaces categories by codes, or by one column of ones and zeros for each category.
+    """An encoder. It replaces categories by codes, or by one column of ones and zeros for each category.
 
     Attributes:
-        columns: maps each column to `keys`, `missing` and `names`. `keys` are the categories in the order of their codes. `missing` is the
-            code of a missing value; if it is -1, a missing value is treated as an unseen category. `names` are the names of the new
-            columns: one name for the codes, or one for each key.
-        hot: True to create a column for each key, which is 0 for an unseen category. False to create codes, which are NaN for an unseen
-            category.
+        columns: maps each column to a dict with `keys`, `missing` and `names`. `keys` are the categories in the order of their codes.
+            `missing` is the code of a missing value. If it is -1, a missing value is treated as an unseen category. `names` are the names
+            of the new columns: one name for the codes, or one for each key.
+        hot: True to create a column for each key. All of these are 0 for an unseen category. False to create one column of codes. The code
+            of an unseen category is NaN.
         dtype: dtype of the new columns.
         keeps: True to keep the input columns.
     """
@@ -178,7 +179,7 @@ KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode)}
 
 
 def from_json(stored: Mapping[str, Any]) -> PortableStep:
-    """Create the step that `to_json` described.
+    """Create a step from the result of its `to_json`.
 
     Raises:
         KeyError, TypeError: the data does not describe a step.

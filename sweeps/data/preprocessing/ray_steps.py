@@ -59,7 +59,7 @@ class FittedRayPreprocessor(RenamedFields):
     expanded: Mapping[str, tuple[str, ...]]
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Apply the preprocessor to a frame, and return a frame that includes the preprocessor's outputs."""
+        """Apply the preprocessor to a frame, and return the frame with the outputs of the preprocessor."""
         part = to_ray_input(frame[list(self.inputs)], self.name)
         new: dict[str, Any] = {}
         for name, values in _transform(self.preprocessor, self.name, part, self.outputs).items():
@@ -73,7 +73,7 @@ class FittedRayPreprocessor(RenamedFields):
 
 
 def to_ray_input(part: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Copy columns, and convert them to simple dtypes for one of Ray's preprocessors. For encoders, missing values are filled."""
+    """Copy columns and convert them to dtypes that Ray's preprocessors accept. For an encoder, missing values become a category."""
     return pd.DataFrame({n: _convert_values(part[n], name in ENCODERS) for n in part.columns}, index=part.index)
 
 
@@ -131,7 +131,7 @@ def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
 
 
 def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> FittedRayPreprocessor:
-    """Fit a preprocessor of Ray Data on some columns of a frame, with Ray's own aggregations."""
+    """Fit a preprocessor of Ray Data on the columns `inputs` of a frame."""
     arguments = _constructor_arguments(name, params, inputs)
     if "columns" in inspect.signature(kind).parameters:
         arguments["columns"] = list(inputs)
@@ -230,7 +230,7 @@ def _output_columns(
 
 
 def _element_names(preprocessor: Any, name: str, column: str) -> list[str]:
-    """Return a name for each element of the lists that a preprocessor returns: a category, a token or a number."""
+    """Return a name for each position in the lists that a preprocessor returns: a category, a token or the position."""
     if name in ("OneHotEncoder", "MultiHotEncoder"):
         codes = preprocessor.stats_[f"unique_values({column})"]
         return [_category_name(c) for c in sorted(codes, key=codes.__getitem__)]

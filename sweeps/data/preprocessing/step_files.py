@@ -2,7 +2,8 @@
 
     {"format": 1, "steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale", ...}, ...]}
 
-Floats are read back exactly. A user's function is stored as its name, `module:function`, and imported when the chain is loaded.
+`steps` are the steps as configured in the space file, and `stages` are the fitted steps. Floats are read back exactly. A user's function is
+stored as its name, `module:function`, and imported when the chain is loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
     """Write a chain into a folder.
 
     Returns:
-        The class of the object in each pickle, by the pickle's file name.
+        The class of the object in each pickle, by file name, such as {"preprocessor-1.pkl": "sklearn.decomposition._pca.PCA"}.
 
     Raises:
         pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
@@ -76,7 +77,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def function_references(folder: Path) -> list[str]:
-    """Return the `module:function` of each step that is a function."""
+    """Return the `module:function` of each fitted step that is a user's function."""
     return [stage["function"] for stage in read_description(folder)["stages"] if stage["kind"] == "function"]
 
 

@@ -1,7 +1,7 @@
 """Convert fitted steps of Ray and scikit-learn to portable steps.
 
-A step is converted only if its kind is supported and the portable step gives identical results for some rows. The parameters are read from
-the fitted object, so this module does not import Ray or scikit-learn.
+A step is converted only if its class is supported and the portable step gives identical results for rows of the train split. The numbers of
+the portable step are read from the fitted object, so this module does not import Ray or scikit-learn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def to_portable(step: FittedStep, frame: pd.DataFrame) -> FittedStep:
 
 
 def _proof_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows on which two steps are compared: the first rows of the frame, and two rows in which all text and floats are missing."""
+    """Return rows on which results are compared: the first rows of the frame, and two rows in which all text and floats are missing."""
     head = frame.iloc[:PROOF_ROWS]
     missing = head.iloc[:2].copy()
     for name in missing.columns:
@@ -92,9 +92,12 @@ def _from_ray_encoder(step: FittedRayPreprocessor, rows: pd.DataFrame) -> Portab
 
 
 def _ray_scale(name: str, column: str, stats: Mapping[str, float | None]) -> dict[str, Any] | None:
-    """Return the numbers for `Scale` that describe what one of Ray's scalers does to a column.
+    """Return the entry of `Scale.columns` that replaces a fitted scaler of Ray, without `dtype`.
 
-    Return None if the preprocessor is not such a scaler.
+    Args:
+        name: class name of the preprocessor. The result is None if it is not a supported scaler.
+        column: name of the column.
+        stats: the fitted statistics of the preprocessor, such as {"mean(x)": 2.0, "std(x)": 0.5}.
     """
     names = {
         "StandardScaler": ("mean", "std"),
@@ -183,10 +186,10 @@ def _is_nan(value: Any) -> bool:
 
 
 def _json_scalar(value: Any) -> Any:
-    """Convert a NumPy scalar to a Python scalar for JSON.
+    """Convert a NumPy scalar to a Python scalar.
 
     Raises:
-        TypeError: JSON has no such type.
+        TypeError: JSON does not support the type of the value.
     """
     value = value.item() if isinstance(value, np.generic) else value
     if not (value is None or isinstance(value, (bool, int, float, str))):
