@@ -29,7 +29,7 @@ class WorkerState:
         node: Id of the worker's node.
         resources: Name and amount of each resource that the worker holds.
         phase: Phase of the worker.
-        used: Number that grows with each use. The least recently used worker has the smallest number.
+        used: Number that tells which of two workers was used more recently: the one with the larger number.
         keys: Keys of the prepared data that the worker caches.
         gang: Id of the worker's gang; None if it belongs to no gang.
         rank: Rank of the worker in its gang; 0 if it belongs to no gang.
@@ -55,8 +55,8 @@ class Request:
         shape: Shape of the trial; None for a fit.
         key: Key of the trial's prepared data. Workers that cache this data are preferred. With None, no worker is preferred.
         tasks: Whether the fit runs Ray tasks. Ray cannot give a task a CPU that an idle worker holds.
-        again: Whether the trial was started before. Such trials are served before trials that have not started.
-        overtaken: Whether a later request was served first. Then no other request is served before this one.
+        again: Whether an earlier attempt of the trial has failed. Such trials are served before other trials.
+        overtaken: Whether a later request was served before this one. If so, this does not happen again.
     """
 
     id: int

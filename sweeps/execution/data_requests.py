@@ -1,4 +1,7 @@
-"""Prepare the data of trials. Each preprocessing chain is fitted once, and a fit waits for a CPU in the same queue as trials."""
+"""Prepare the data of trials in the data actor, the actor that reads the data and fits preprocessing chains.
+
+Each chain is fitted only once for the same data. A fit waits for a CPU in the same queue as trials.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +33,16 @@ def is_data_loss(error: str | None) -> bool:
     """Return whether an attempt failed because the process that had prepared its data has died.
 
     Args:
-        error: The error text of a rank.
+        error: Error text of a rank that failed in the attempt; None if there is no text.
     """
     return any(name in (error or "") for name in DATA_LOST)
 
 
 class Fits:
-    """Data that the data actor has prepared or will prepare. All methods run on the pool's event loop.
+    """Futures of the data that the data actor has prepared or will prepare. All methods run on the pool's event loop.
 
-    If the data actor's process dies, Ray starts a new one. Nobody watches the process: if a trial cannot read its data, `forget` is called,
-    and the next request prepares the data again. Workers that have cached data do not need the process.
+    If the data actor's process dies, Ray starts a new process. No code watches the process. Instead, if a trial cannot read its data, the
+    trial driver calls `forget`, and the next request prepares the data again. Workers that have cached their data do not need the process.
 
     Args:
         workers: Worker pool from which a fit gets a CPU.
@@ -65,7 +68,7 @@ class Fits:
         self._known.set()
 
     async def fit_before_trials(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
-        """Fit chains before the first trial; see `Pool.prefit`."""
+        """Fit preprocessing chains before the first trial. The arguments are those of `Pool.prefit`."""
         await self._known.wait()
         if warm and not any([await self._runs_tasks(chain) for _, chain in fits]):
             self.workers.warm(warm)
@@ -73,9 +76,9 @@ class Fits:
             await asyncio.shield(future)
 
     def of(self, data: dict, chain: tuple) -> asyncio.Future[dict[str, Any]]:
-        """Return a future of the prepared data for a data variant and a chain.
+        """Return a future of the data of a trial, as the trial's preprocessing steps transform it.
 
-        Each pair of these is prepared only once, even if several trials that need it start at the same time.
+        If several trials have equal arguments, they get the same future, and the data is prepared only once.
 
         Args:
             data: The trial's values of the `data` section.
@@ -87,12 +90,12 @@ class Fits:
         return self._made[key]
 
     def forget(self, prepared: dict[str, Any]) -> None:
-        """Forget a prepared data variant that a trial could not read. The next trial that needs the variant requests it again."""
+        """Forget prepared data that a trial could not read. The next trial that needs this data requests it again."""
         self._made = {key: made for key, made in self._made.items() if not _is(made, prepared)}
 
     @property
     def count(self) -> int:
-        """Number of chains that were fitted, without empty chains."""
+        """Number of pairs of data values and steps for which a fit succeeded. Data without preprocessing steps does not count."""
         return len(self._chains)
 
     async def _prepare(self, key: tuple[str, str], data: dict, chain: tuple) -> dict[str, Any]:
@@ -112,7 +115,7 @@ class Fits:
         return prepared
 
     async def _request(self, data: dict, chain: tuple) -> dict[str, Any]:
-        """Let the data actor prepare a variant. If its process dies meanwhile, let the new process do it."""
+        """Let the data actor prepare data. If its process dies meanwhile, let the new process of the actor do it."""
         deaths = 0
         while True:
             tasks, pid = await self._runs_tasks(chain), await self.data_actor.pid.options(max_task_retries=-1).remote()

@@ -42,13 +42,14 @@ START_WITHIN = 60.0
 
 
 class _Pool:
-    """Actor that owns all workers and runs the trials. All methods run on one event loop, and none blocks it.
+    """Actor that owns all workers and runs the trials. All methods run on one event loop, and no method blocks this loop.
 
     Args:
         job: Settings that all trials of the sweep share.
-        resources: Resources that the sweep may use, for a cluster of one node; None to use the resources that the nodes have.
+        resources: Resources that the sweep may use on the single machine on which it has started Ray. None on a running cluster: the sweep
+            then uses the resources of the cluster's nodes.
         max_failures: Largest number of failed attempts after which a trial is still retried (`limits.max_failures`).
-        parked: Number of CPUs that idle workers may hold in addition to `resources`; see `allocation.Cluster`.
+        parked: Number of CPUs that idle workers may hold in addition to those of the machine; see `allocation.Cluster`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
     """
 
@@ -75,9 +76,10 @@ class _Pool:
         return exit_causes.kills_for_memory() + self.guard.kills
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
-        """Start workers for one trial of each shape at the same time. The driver calls this method while the data is read.
+        """Start as many workers as the pool needs to run one trial of each shape at the same time.
 
-        If the free resources are not enough for all shapes, workers for the last shapes do not start.
+        The driver calls this method while the data is read. The workers start in the order of the shapes, and no worker starts for the
+        first shape for which the free resources are not enough, nor for later shapes.
         """
         self.workers.warm(shapes)
 
@@ -108,8 +110,8 @@ class _Pool:
         """Fit preprocessing chains before the first trial. Later, the workers of trials would hold the CPU that a fit needs.
 
         Args:
-            fits: Pairs of a data variant and a chain.
-            warm: Shapes whose workers start during the fits. If a fit runs Ray tasks, these tasks need the CPUs, and no worker starts.
+            fits: Pairs of a trial's values of the `data` section and its preprocessing steps.
+            warm: Shapes whose workers start during the fits. If a fit runs Ray tasks, these tasks need the CPUs, so no worker starts.
 
         Raises:
             InputError: A chain cannot be fitted. If several chains cannot be fitted, the error is about the first of them.
@@ -117,7 +119,7 @@ class _Pool:
         await self.fits.fit_before_trials(fits, warm)
 
     async def set_all_started(self, all_started: bool) -> None:
-        """Set whether the driver has started all trials of the sweep. Elastic trials then grow onto resources that are free."""
+        """Set whether the driver has started all trials of the sweep. If so, elastic trials grow when resources are free."""
         self.driver.all_started = all_started
 
     async def start(self, trial: Trial, folder: str, past: Past | None = None, replay: Sequence[GangSize] = ()) -> None:
@@ -127,7 +129,8 @@ class _Pool:
             trial: The trial.
             folder: Folder for the trial's checkpoints and logs.
             past: Recorded state of a trial that continues; None for a new trial.
-            replay: Recorded sizes of an elastic trial that runs again; () to let the pool choose the sizes.
+            replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at the same steps; () to let the pool
+                choose the numbers.
         """
         metric = None if self.job.keep_last else self.job.metric
         progress = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
@@ -167,7 +170,7 @@ class _Pool:
         Args:
             trial: The trial with its new parameters.
             step: The perturbation step. The call is ignored if the trial does not wait at this step.
-            past: State to continue from, with the checkpoint.
+            past: State to continue from. It contains the checkpoint.
         """
         running = self.trials.get(trial.id)
         if running is not None and running.awaits(step):
@@ -176,7 +179,7 @@ class _Pool:
             running.decide(step, False)
 
     async def forget(self, trial_id: str) -> None:
-        """Delete the state of a trial whose end the driver has recorded. Ranks that still run the trial stop at their next rung."""
+        """Delete the pool's state of a trial whose end the driver has recorded. Ranks that still run the trial stop at their next rung."""
         running = self.trials.get(trial_id)
         if running is None:
             return
@@ -224,7 +227,7 @@ class _Pool:
     # ---- what the driver waits for
 
     async def advance(self, trial_id: str) -> Progress:
-        """Wait for progress of a trial: its end, a rung that waits for a decision, a checkpoint, or new reports.
+        """Wait for progress of a trial: the trial ends, waits at a rung for a decision, stores a checkpoint, or reports.
 
         The call also confirms that the driver has recorded the progress that the last call returned.
 
@@ -235,7 +238,7 @@ class _Pool:
             The progress since the last call.
 
         Raises:
-            KeyError: The trial was not started.
+            KeyError: The driver did not start the trial within this time.
         """
         give_up = time.monotonic() + START_WITHIN
         while trial_id not in self.trials and time.monotonic() < give_up:
@@ -255,7 +258,7 @@ class _Pool:
         return progress.next_progress(running.spent(), running.worker_seconds_spent())
 
     async def step(self, trial_id: str) -> dict[str, Any]:
-        """Return the progress of `advance` as a result of Ray Tune."""
+        """Return what `advance` returns, in a dict: Ray Tune takes it for a result of the trial."""
         return {"progress": await self.advance(trial_id)}
 
     async def checkpoint_step(self, trial_id: str) -> int:
@@ -283,15 +286,15 @@ class _Pool:
             running.began = time.monotonic()
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
-        """Wait until rank 0 has said whether its loop continues from the checkpoint. All ranks get this answer.
+        """Tell a rank whether the loop continues from its checkpoint. Rank 0 decides this for all ranks, so the others wait for rank 0.
 
         Args:
             trial_id: Id of the trial.
-            rank: Rank that asks.
+            rank: Rank that calls this method.
             asked: Whether the loop on this rank has read its checkpoint.
 
         Returns:
-            Whether the loop on rank 0 has read its checkpoint.
+            The value of `asked` on rank 0.
         """
         running = self.trials.get(trial_id)
         if running is None:
@@ -307,7 +310,7 @@ class _Pool:
             trial_id: Id of the trial.
             attempt: Number of the attempt.
             rank: Rank that gives the value.
-            number: Number of the exchange in this attempt, which is the same on all ranks.
+            number: Number of the exchange: 1 for the first exchange of the attempt, on all ranks.
             value: The value.
 
         Raises:
@@ -325,17 +328,17 @@ class _Pool:
             self.driver.record(running, attempt, update)
 
     async def silent(self, trial_id: str, attempt: int, silence: Silence) -> None:
-        """Record that a rank has not reported for a long time."""
+        """Record and log the notice of a rank that has not reported for a long time. Notices of earlier attempts are ignored."""
         running = self.trials.get(trial_id)
         if running is not None and running.progress.attempt == attempt:
             log.warning("trial %s: %s", trial_id, silence)
             running.silent[silence.rank] = silence
 
     async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
-        """Wait for the decision whether a loop continues after a report. All ranks get the same decision.
+        """Decide whether a loop continues after a report. All ranks get the same decision.
 
-        At a rung, the driver is asked when rank 0 has reached the rung. With PBT, the driver is asked when all ranks have reached the rung.
-        An elastic gang may also change its size.
+        At a rung, the driver decides. It is asked when rank 0 has reached the rung, or with PBT when all ranks have reached the rung. If a
+        gang changes its size after this report, the loop stops as well, and the trial continues in another attempt.
 
         Args:
             trial_id: Id of the trial.
@@ -343,7 +346,7 @@ class _Pool:
             update: The rank's message. Its `step` is the step of the report.
 
         Returns:
-            Whether the loop continues. False if the trial or this attempt has ended.
+            True if the loop continues. False if it must stop, also because the trial has ended or another attempt has started.
         """
         running = self.trials.get(trial_id)
         if running is None or not self.driver.record(running, attempt, update):

@@ -22,7 +22,7 @@ class WorkerLost(Exception):
 
     Args:
         reason: Text of the exception.
-        blameless: Whether the trial cannot be the cause, for example because the node was lost.
+        blameless: True if the trial cannot be the cause, for example because the node was lost.
     """
 
     def __init__(self, reason: str, blameless: bool = False):
@@ -42,22 +42,22 @@ class Worker:
 
     Attributes:
         id: Id of the worker.
-        number: Number of the worker, in the order of starts.
+        number: Number of the worker: 1 for the first worker that the pool started.
         resources: Name and amount of each resource that the worker holds.
         node: Id of the worker's node.
         phase: Phase of the worker.
         idle_since: When the worker last became idle, by the monotonic clock.
-        used: Number that grows with each use.
-        cached: Keys and sizes of the data that the worker caches.
+        used: Number that tells which of two workers was used more recently: the one with the larger number.
+        cached: (key, bytes) of the data that the worker caches, with the most recently used data last.
         gang: Gang that the worker belongs to; None if it belongs to no gang.
         actor: Handle of the worker's actor.
         info: Description that the worker sent when it had started; None before the worker has started.
-        lost: Exception with the reason why the process has ended; None while the process is alive.
-        up: Future of `info`. If the process ends before the worker has started, the future gets the exception `lost`.
+        lost: Exception that says why the process has ended; None while the process is alive.
+        up: Future of `info`. If the process ends before the worker has started, the future raises the exception `lost`.
         gone: Set when the process has ended.
         heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first heartbeat.
         calls: Calls that the worker has not received yet: number, method and arguments.
-        answers: Futures of calls that have not returned, by number.
+        answers: Maps the number of each call that has not returned to the future of its end.
     """
 
     def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
@@ -98,11 +98,11 @@ class Worker:
             del self.answers[number]
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Call a method as `call` does, but do not wait for the method. Its errors are ignored."""
+        """Call a method as `call` does, but do not wait for its end. Exceptions of the method are ignored."""
         self.calls.put_nowait((next(self._count), method, arguments))
 
     def kill(self) -> None:
-        """Kill the process. Errors are ignored."""
+        """Kill the worker's process. Do nothing if it has ended."""
         with contextlib.suppress(Exception):
             ray.kill(self.actor)
 
@@ -117,9 +117,9 @@ class Gang:
     Attributes:
         id: Id of the gang.
         workers: The workers, in the order of ranks.
-        ranks: Place of each worker, in the order of ranks.
+        ranks: Ranks of each worker, in the order of `workers`.
         connected: Whether the backend has connected the workers.
-        broken: Whether the gang must be disbanded before its workers run another trial.
+        broken: True if the gang must be disbanded before its workers run another trial.
         disbanding: Task that disbands the gang; None before the gang is disbanded.
     """
 
@@ -134,7 +134,10 @@ class Gang:
 
 
 def describe(error: BaseException | None) -> str:
-    """Return an error as one line, without Ray's colors and addresses. If Ray has wrapped an exception, describe the wrapped exception."""
+    """Return one line about an error: its class and the last line of its text, or why a process of Ray died.
+
+    If Ray has wrapped an exception of a worker, the line is about the wrapped exception.
+    """
     if isinstance(error, (WorkerLost, CannotStart)):
         return str(error)
     cause = getattr(error, "cause", None) or error

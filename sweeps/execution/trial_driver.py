@@ -50,12 +50,12 @@ class TrialDriver:
         workers: The workers.
         fits: The prepared data.
         spawn: Runs a coroutine in the background.
-        files: Threads for operations on files.
-        kills_for_memory: Function that returns how many processes were killed for lack of memory up to now.
+        files: Threads that list and delete checkpoints.
+        kills_for_memory: Function that returns how many processes were killed for lack of memory on this machine up to now.
 
     Attributes:
-        labels: Description of the label column; without values until the data is read.
-        all_started: Whether the driver has started all trials of the sweep. Only then may elastic trials grow.
+        labels: Description of the label column. All its attributes are None until the data is read.
+        all_started: Whether the sweep's driver has started all trials of the sweep. Only then may elastic trials grow.
     """
 
     def __init__(
@@ -75,7 +75,10 @@ class TrialDriver:
         self._without_workers: set[str] = set()  # Ids of started trials that wait for data or for workers.
 
     async def drive(self, running: RunningTrial) -> None:
-        """Run a trial until its end, with as many attempts as necessary. Errors are recorded as the end of the trial, and not raised."""
+        """Run a trial until it ends, with as many attempts as necessary.
+
+        If an exception is raised, the trial ends in the state FAIL with the exception's text, and this method does not raise it.
+        """
         try:
             while running.progress.state is None and not running.stopped:
                 running.stage = Stage.PREPARING
@@ -117,7 +120,7 @@ class TrialDriver:
             ended: Result of the loop on this rank; None if the loop has not ended.
 
         Returns:
-            False if the message was ignored, because the trial or that attempt has ended.
+            False if the message was ignored, because the trial has ended or another attempt has started.
         """
         if not running.progress.record_update(attempt, update, ended is not None, ended is not None and ended.state is State.FAIL):
             return False
@@ -166,7 +169,7 @@ class TrialDriver:
             running.finish(State.FAIL, f"a worker process died in {running.failures} attempts, and {limit}; the last loss: {lost}")
 
     async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
-        """Run one attempt, from the reservation of workers to their release; return the result of the attempt."""
+        """Reserve workers, run one attempt on them, and release them. Return the result of the attempt."""
         running.stage = Stage.WAITING
         started_before = running.failures > 0 or running.blameless > 0
         try:
@@ -195,10 +198,12 @@ class TrialDriver:
         return outcome
 
     def _keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
-        """Keep the workers with which an elastic trial starts its next attempt: those that remain, and those by which the gang grows.
+        """If an elastic trial can start its next attempt at once, keep its workers, and add the workers by which the gang grows.
+
+        This is so if the gang grows, or if workers were lost and those that remain are enough for the trial.
 
         Returns:
-            False if the trial ends, or must wait for workers like any other trial.
+            True if workers were kept. False if the trial ends, or must wait for workers like any other trial.
         """
         joining, running.kept = running.kept, []
         remaining = [worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY]
@@ -215,7 +220,10 @@ class TrialDriver:
     # ---- elastic trials
 
     async def may_continue(self, running: RunningTrial, step: int) -> bool:
-        """Wait until all ranks of an elastic trial have reported a step. Return False if they stop there to change the gang's size."""
+        """Wait until all ranks of an elastic trial have reported a step. Return False if the attempt ends there to change the gang's size.
+
+        If the gang cannot change its size, return True at once.
+        """
         if not running.asks:
             return True
         gate = running.gate(step)
@@ -226,7 +234,10 @@ class TrialDriver:
         running.look_at_gates(lambda step: self._resizes(running, step))
 
     def _resizes(self, running: RunningTrial, step: int) -> bool:
-        """Return whether a gang changes its size at a step that all ranks have reported. The workers by which it grows are reserved."""
+        """Return whether a gang changes its size at a step that all ranks have reported.
+
+        If the gang grows, this method reserves the workers by which it grows.
+        """
         if running.replay:
             return step >= running.replay[1].reported
         checkpoint, left = running.progress.checkpoint, not self.all_started or bool(self._without_workers)
@@ -238,7 +249,10 @@ class TrialDriver:
     # ---- the ranks
 
     def _lose_data(self, gang: Gang, prepared: dict[str, Any]) -> WorkerLost:
-        """Let the next attempt get its data anew, because the process that had prepared it has died. Return why the attempt failed."""
+        """Make the next attempt request its data again, because the process that had prepared the data has died.
+
+        Return the loss of the data as the result of the attempt.
+        """
         self.fits.forget(prepared)
         for worker in gang.workers:
             worker.cached = tuple(entry for entry in worker.cached if not entry[0].startswith(f"{prepared['key']}|"))
@@ -267,7 +281,8 @@ class TrialDriver:
     async def _end_peers(self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
         """After a rank has died or raised an exception, wait up to `PEERS_END_WITHIN` seconds until all ranks have ended.
 
-        Each rank that ends leaves the gang. This ends collective operations of its peers.
+        Each rank that has ended is made to leave the gang. If a peer waits for this rank in a collective operation, such as an all-reduce,
+        the operation then raises an exception in the peer.
         """
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
@@ -280,7 +295,10 @@ class TrialDriver:
             await asyncio.wait(pending, timeout=give_up - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
 
     def _assignments(self, gang: Gang, running: RunningTrial, attempt: int, prepared: dict[str, Any]) -> list[Assignment]:
-        """Return the assignment of each rank. Ranks build cached objects together, so cached data is used only if all ranks have it."""
+        """Return the assignment of each rank.
+
+        Cached data is used only if all ranks cache it, because all ranks must build an object such as XGBoost's matrix at the same time.
+        """
         size = len(gang.workers)
         keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
         cached = all(key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True))
@@ -298,7 +316,7 @@ class TrialDriver:
         return assignments
 
     async def _run_rank(self, worker: Worker, assignment: Assignment, running: RunningTrial) -> Ended | WorkerLost:
-        """Run an attempt on one rank. Return the result of the loop, or a `WorkerLost` if the process was lost."""
+        """Run an attempt on one rank. Return the result of the loop, or a `WorkerLost` if the worker's process has died."""
         try:
             ended: Ended = await self.workers.until_lost(worker, worker.actor.run.remote(assignment))
         except WorkerLost as e:
@@ -323,8 +341,8 @@ class TrialDriver:
     ) -> Ended | WorkerLost:
         """Compute the result of an attempt from the results of its ranks.
 
-        If a worker was lost, the result is this loss, even if other ranks raised exceptions, because a collective operation raises an
-        exception when a peer dies.
+        If a worker was lost, the result is this loss, even if other ranks raised exceptions. The loss may be the cause of these exceptions:
+        a collective operation, such as an all-reduce, raises an exception when a peer dies.
 
         Args:
             gang: The gang.
@@ -357,7 +375,11 @@ class TrialDriver:
         return failed[0] if failed else min(ended, key=lambda e: e.rank)
 
     async def _await_ranks(self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
-        """Wait until all ranks have ended or one rank has failed. If a time limit is exceeded first, return a message; else return None."""
+        """Wait until all ranks have ended or one rank has failed.
+
+        Returns:
+            None. If `limits.trial_timeout` or `limits.report_timeout` is exceeded first, a message about this time limit.
+        """
         limit, silence = self.job.trial_timeout, self.job.report_timeout
         pending = set(ranks)
         while pending:

@@ -59,16 +59,17 @@ class WorkerPool:
 
     Args:
         job: Settings that all trials of the sweep share.
-        resources: Resources that the sweep may use, for a cluster of one node; None to use the resources that the nodes have.
-        parked: Additional CPUs that idle workers may hold; see `allocation.Cluster`.
+        resources: Resources that the sweep may use on the single machine on which it has started Ray. None on a running cluster: the sweep
+            then uses the resources of the cluster's nodes.
+        parked: Number of CPUs that idle workers may hold in addition to those of the machine; see `allocation.Cluster`.
         spawn: Runs a coroutine in the background.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
 
     Attributes:
         workers: The workers that have not ended, by id.
         nodes: Resources of each node.
-        misfits: The shapes of waiting trials that would not fit even on the empty cluster. Maps each shape to the time since when, in
-            seconds since the epoch.
+        misfits: Maps the shape of each waiting trial that would not fit even on the empty cluster to the time at which this was first
+            noticed, in seconds since the epoch.
     """
 
     def __init__(
@@ -97,7 +98,10 @@ class WorkerPool:
     # ---- methods for trials
 
     def warm(self, shapes: Sequence[Shape]) -> None:
-        """Start workers for one trial of each of these shapes at the same time. Stop at the first shape that does not fit."""
+        """Start as many workers as the pool needs to run one trial of each shape at the same time.
+
+        Stop at the first shape for which the free resources are not enough.
+        """
         waiting = [Request(-i, shape.total, shape) for i, shape in enumerate(shapes, 1)]
         taken: set[str] = set()
         while waiting:
@@ -115,12 +119,14 @@ class WorkerPool:
                     return
 
     async def reserve(self, shape: Shape, key: str | None = None, again: bool = False) -> list[Worker]:
-        """Wait until the workers of a shape are reserved. The result may contain workers that are still starting.
+        """Reserve the workers of a trial, and return them. Some of the workers may still be starting.
+
+        If the cluster lacks resources now, the trial waits in the queue.
 
         Args:
             shape: Shape of the trial.
             key: Key of the trial's prepared data; workers that cache this data are preferred.
-            again: Whether the trial was started before. Such trials are served first.
+            again: Whether an earlier attempt of the trial has failed. Such trials are served first.
 
         Raises:
             CannotStart: The cluster is too small for the shape.
@@ -150,19 +156,22 @@ class WorkerPool:
             raise
 
     def largest(self, shape: Shape) -> int:
-        """Return the largest number of workers that an elastic gang of this shape may ever have. A cluster may get new nodes."""
+        """Return the largest number of workers that the gang of an elastic trial can ever have.
+
+        On a single machine, its resources limit this number. On a cluster, which may get new nodes, only the shape limits it.
+        """
         return shape.sizes[-1] if self._fixed is None else allocation.largest_gang(shape, self._cluster())
 
     def grow(self, shape: Shape, members: Sequence[Worker], left: bool, reserve: bool) -> list[Worker]:
-        """Reserve the workers by which an elastic gang grows now.
+        """Reserve additional workers for an elastic gang, if resources are free.
 
-        Workers that are missing are started, and the gang can grow at a later step, when they have started.
+        If not enough workers are idle, start workers and reserve none. The gang can then grow at a later step, when all have started.
 
         Args:
             shape: Shape of the trial.
             members: Workers of the gang.
-            left: Whether a trial is left to start, or a started trial has not asked for workers yet.
-            reserve: Whether to reserve workers. If False, workers are only started.
+            left: True if the sweep will start more trials, or if a started trial has not asked for workers yet.
+            reserve: Whether to reserve workers. If False, workers are only started, for a later call.
 
         Returns:
             The reserved workers; [] if the gang does not grow now.
@@ -195,7 +204,7 @@ class WorkerPool:
 
         Args:
             need: Name and amount of each resource.
-            tasks: Whether the block runs Ray tasks; see `Request`.
+            tasks: Whether the block runs Ray tasks. Such a task cannot use a CPU that an idle worker holds; see `Request`.
         """
         ticket = await self._wait_for(Request(next(self._count), need, tasks=tasks))
         try:
@@ -210,7 +219,7 @@ class WorkerPool:
         return any(not granted.done() for _, granted, _ in self._queue)
 
     def release(self, gang: Gang, seconds: float = 0.0) -> None:
-        """Release the workers of a gang after an attempt. They stay connected unless the gang is broken.
+        """Release the workers of a gang after an attempt. If the gang is broken, disband it; otherwise the workers stay connected.
 
         Args:
             gang: The gang.
@@ -223,7 +232,7 @@ class WorkerPool:
             self._give_back(gang.workers)
 
     def close(self, worker: Worker) -> None:
-        """Close a worker after its gang is disbanded. This ends the process and frees its resources."""
+        """Close a worker in the background: disband its gang, then kill its process, which frees its resources."""
         worker.phase = Phase.CLOSING
         if worker.gang is not None:
             worker.gang.broken = True
@@ -241,14 +250,14 @@ class WorkerPool:
         await self._request_nodes(time.monotonic())
 
     def held(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the resources that trials and fits hold, and the resources that idle and closing workers hold."""
+        """Return two dicts: the resources that trials and fits hold, and the resources that idle and closing workers hold."""
         busy = [dict(w.resources) for w in self.workers.values() if w.phase is Phase.BUSY]
         idle = [dict(w.resources) for w in self.workers.values() if w.phase is not Phase.BUSY]
         return _sum([*busy, *(dict(amount) for _, amount in self._grants.values())]), _sum(idle)
 
     @property
     def total(self) -> dict[str, float]:
-        """All resources of the cluster that the sweep may use."""
+        """Amounts of all resources of the cluster, but at most the amounts that the sweep may hold."""
         there = _sum([dict(node) for node in self.nodes.values()])
         return there | {name: min(amount, there.get(name, 0.0)) for name, amount in (self._limit or {}).items()}
 
@@ -278,7 +287,7 @@ class WorkerPool:
         return Cluster(self.nodes, [w.state() for w in self.workers.values()], list(self._grants.values()), self._parked, self._limit)
 
     def serve(self) -> None:
-        """Carry out the actions of `allocation.decide` until it returns `Wait`."""
+        """Serve the queue: carry out the actions of `allocation.decide` until the action is to wait."""
         while True:
             self._queue = [entry for entry in self._queue if not entry[1].done()]
             count, seconds = self._seconds
@@ -306,9 +315,9 @@ class WorkerPool:
         self._queue = [(rest[waiting.id], granted, since) for waiting, granted, since in self._queue if waiting.id in rest]
 
     def _refuse(self, too_large: Sequence[Request]) -> None:
-        """Let the requests that do not fit on the cluster fail. On a single machine they fail at once.
+        """Raise `CannotStart` in the waiting callers of requests that are too large even for the empty cluster.
 
-        On a cluster, which may get new nodes, they fail after `FITS_WITHIN` seconds.
+        On a single machine, do this at once. A cluster may get new nodes, so there the requests first wait `FITS_WITHIN` seconds.
         """
         now = time.time()
         self.misfits = {shape: self.misfits.get(shape, now) for request in too_large if (shape := request.shape) is not None}
@@ -320,7 +329,7 @@ class WorkerPool:
                 granted.set_exception(CannotStart(f"scaling: {shape} needs {needs}{waited}"))
 
     def what_is_missing(self, shape: Shape) -> str | None:
-        """Return for what a trial of this shape waits, and since when, if it would not fit even on the empty cluster; else None."""
+        """Return None if trials of this shape fit on the empty cluster; else a text that says for which nodes they wait, and since when."""
         if (since := self.misfits.get(shape)) is None:
             return None
         clock = time.strftime("%H:%M:%S", time.localtime(since))
@@ -370,7 +379,10 @@ class WorkerPool:
         log.info("%s connected %s in %.0f ms", gang.id, ", ".join(w.id for w in gang.workers), 1000 * (time.monotonic() - began))
 
     async def _disband(self, gang: Gang) -> None:
-        """Disband a gang, if no earlier call has done this. Wait for the end. Workers that do not leave in time are killed."""
+        """Disband a gang and wait until this is done. If an earlier call is disbanding the gang, only wait.
+
+        Workers that do not leave the gang within `DISBAND_WITHIN` seconds are killed.
+        """
         if gang.disbanding is None:
             gang.disbanding = self.spawn(self._take_apart(gang))
         await asyncio.shield(gang.disbanding)
@@ -391,9 +403,10 @@ class WorkerPool:
                 one.gang = None
 
     async def ask_to_leave(self, worker: Worker) -> None:
-        """Make a worker leave its gang. This ends collective operations of its peers. Kill the worker if it does not leave in time.
+        """Make a worker leave its gang. Kill the worker if it does not leave within `DISBAND_WITHIN` seconds.
 
-        The worker's main thread must be free.
+        If a peer waits for this worker in a collective operation, such as an all-reduce, the operation raises an exception in the peer.
+        The worker must not be running a loop, because the call needs the main thread of its process.
         """
         if worker.lost is not None:
             return
@@ -430,7 +443,10 @@ class WorkerPool:
             worker.up.set_result(worker.info)
 
     async def _make_room(self, starting: Worker) -> None:
-        """Every `PLACED_WITHIN` seconds, close an idle worker of the same node, until the starting worker of a trial has started."""
+        """Until a worker has started, close an idle worker of its node every `PLACED_WITHIN` seconds.
+
+        Do this only while a trial waits for the worker.
+        """
         while not starting.up.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(starting.up), PLACED_WITHIN)
@@ -449,7 +465,7 @@ class WorkerPool:
         self.lose(worker, WorkerLost("closed"))
 
     async def reason_of(self, worker: Worker, error: RayError) -> WorkerLost:
-        """Return why a worker is lost whose call failed with Ray's error.
+        """Return a `WorkerLost` that says why a call to this worker failed with an error of Ray.
 
         If the connection to a worker on another node has ended, Ray does not know at first whether the process or its node was lost. This
         method then waits until Ray knows, for up to `FATE_WITHIN` seconds.
@@ -472,7 +488,7 @@ class WorkerPool:
 
         Args:
             worker: The worker.
-            reason: Exception for everyone who waits for the worker.
+            reason: Exception that is raised in all coroutines that wait for this worker.
         """
         if worker.lost is not None:
             return
@@ -491,15 +507,15 @@ class WorkerPool:
         self.serve()
 
     async def until_lost(self, worker: Worker, reference: Any) -> Any:
-        """Wait for the result of a call on a worker's main thread.
+        """Return the result of a call to a worker's actor when the call has returned.
 
         Args:
             worker: The worker.
-            reference: Ray's reference to the result.
+            reference: Ray's object reference to the result.
 
         Raises:
             WorkerLost: The worker was lost before the call returned.
-            RayError: The call failed.
+            RayError: The call raised an exception, or Ray could not reach the process.
         """
         result, gone = asyncio.ensure_future(_result(reference)), asyncio.ensure_future(worker.gone.wait())
         try:
@@ -512,7 +528,10 @@ class WorkerPool:
             result.add_done_callback(lambda late: late.cancelled() or late.exception())
 
     async def find_lost(self, workers: Sequence[Worker]) -> None:
-        """Check which of these workers have died, and remove them. The main threads of the workers must be free."""
+        """Remove those of the workers that have died, or do not answer within `DISBAND_WITHIN` seconds.
+
+        The workers must not be running a loop, because the answer comes from the main thread of each process.
+        """
 
         async def look(one: Worker) -> None:
             try:
@@ -525,7 +544,7 @@ class WorkerPool:
         await asyncio.gather(*(look(one) for one in workers if one.lost is None))
 
     async def watch(self) -> None:
-        """Check periodically which workers have died and which nodes have joined or left, until the pool ends."""
+        """Check every `LOOK_EVERY` seconds which workers have died and which nodes have joined or left. This method never returns."""
         last = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY)
@@ -545,7 +564,7 @@ class WorkerPool:
                     self.lose(one, reason)
 
     async def _request_nodes(self, now: float) -> None:
-        """Ask the cluster's autoscaler, if there is one, for nodes for the requests that wait."""
+        """Ask the cluster's autoscaler, if there is one, for nodes on which the waiting requests can be served."""
         waiting = [request for request, granted, _ in self._queue if not granted.done()]
         left = None if self._limit is None else minus(self._limit, [self.held()[0]])
         try:
@@ -554,7 +573,7 @@ class WorkerPool:
             log.exception("the autoscaler could not be asked for nodes")
 
     def _close_idle(self, now: float) -> None:
-        """On a cluster that may grow, close workers that were idle for a long time, so that the autoscaler can remove their nodes."""
+        """If the cluster has an autoscaler, close workers after `IDLE_WITHIN` idle seconds, so that it can remove their nodes."""
         for one in list(self.workers.values()) if self._node_requests.may_grow else ():
             if one.phase is Phase.IDLE and now - one.idle_since > IDLE_WITHIN:
                 self.close(one)
@@ -569,10 +588,10 @@ class WorkerPool:
         return None
 
     def update_nodes(self, found: Sequence[Mapping[str, Any]]) -> None:
-        """Update `nodes`.
+        """Set `nodes` to the nodes that are alive.
 
         Args:
-            found: All nodes, as `ray.nodes` returns them.
+            found: The cluster's nodes as `ray.nodes` returns them: the nodes that have died are among them.
         """
         alive = {node["NodeID"]: node["Resources"] for node in found if node["Alive"]}
         if self._fixed is not None:
@@ -586,7 +605,7 @@ class WorkerPool:
     # ---- methods for workers
 
     async def listen(self, worker_id: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        """Wait for the next call that a worker must carry out. The worker's request is also a heartbeat.
+        """Return the next call that a worker must carry out. The worker sends this request all the time, so it is also a heartbeat.
 
         Args:
             worker_id: Id of the worker.
