@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import ray
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
@@ -176,7 +178,12 @@ def growing() -> Iterator[Nodes]:
 
 
 def raylets(cluster: Nodes) -> int:
-    return sum((member.cmdline() or [""])[0].endswith("/raylet") for member in cluster.members())
+    """Return the number of nodes that are running."""
+    count = 0
+    for member in cluster.members():
+        with contextlib.suppress(psutil.Error, IndexError):  # It has just ended.
+            count += member.cmdline()[0].endswith("/raylet")
+    return count
 
 
 @pytest.mark.long
