@@ -38,7 +38,7 @@ def boost(config: dict) -> None:
     rank, world = context.get_world_rank(), context.get_world_size()
 
     class Die(xgboost.callback.TrainingCallback):
-        def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
+        def before_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
             time.sleep(config["seconds"])
             maybe_die(config, epoch + 1, rank, world)
             return False
@@ -54,7 +54,7 @@ def boost(config: dict) -> None:
         evals=[(dvalid, "valid")],
         num_boost_round=last_step(config, start, world) - start,
         xgb_model=model,
-        callbacks=[Die(), RayTrainReportCallback(frequency=2, metrics={"loss": "valid-rmse"})],
+        callbacks=[Die(), RayTrainReportCallback(metrics={"loss": "valid-rmse"}, frequency=2, checkpoint_at_end=False)],
         verbose_eval=False,
     )
 

@@ -179,7 +179,7 @@ class Assignment:
         data: The prepared data; None if the worker caches this data already.
         checkpoint: Checkpoint to continue from; None to start from scratch.
         seconds: Seconds that earlier attempts spent on workers.
-        asks: Whether the ranks ask the pool at each report whether the gang changes its size at this step.
+        asks: Whether the ranks ask the pool whether the gang changes its size: at the first report, and at the steps that the pool names.
         checkpoint_at: Steps whose report must have a checkpoint.
     """
 

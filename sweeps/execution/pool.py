@@ -22,6 +22,7 @@ from sweeps.core.resources import Shape
 from sweeps.core.trial import GangSize, State, Trial
 from sweeps.execution.background import Background
 from sweeps.execution.data_requests import Fits
+from sweeps.execution.gates import STOP
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import Job, Labels, Past, Progress, RankUpdate, Silence, Stage, Usage
 from sweeps.execution.running_trial import RunningTrial
@@ -334,7 +335,7 @@ class _Pool:
             log.warning("trial %s: %s", trial_id, silence)
             running.silent[silence.rank] = silence
 
-    async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
+    async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> int:
         """Decide whether a loop continues after a report. All ranks get the same decision.
 
         At a rung, the driver decides. It is asked when rank 0 has reached the rung, or with PBT when all ranks have reached the rung. If a
@@ -346,14 +347,15 @@ class _Pool:
             update: The rank's message. Its `step` is the step of the report.
 
         Returns:
-            True if the loop continues. False if it must stop, also because the trial has ended or another attempt has started.
+            The step at which the ranks of an elastic gang ask next; any number above 0 for other gangs. `STOP` if the loop does not
+            continue, also if the trial or this attempt has ended.
         """
         running = self.trials.get(trial_id)
         if running is None or not self.driver.record(running, attempt, update):
-            return False
+            return STOP
         if update.step in self.job.rungs and not await self._decision(running, update):
-            return False
-        return running.progress.attempt == attempt and await self.driver.may_continue(running, update.step)
+            return STOP
+        return await self.driver.may_continue(running, update.step) if running.progress.attempt == attempt else STOP
 
     async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung: True if the trial continues."""

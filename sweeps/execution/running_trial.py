@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import GangSize, State, Trial
+from sweeps.execution.gates import Gates
 from sweeps.execution.messages import Silence, Stage
 from sweeps.execution.pool_worker import Worker
 from sweeps.execution.trial_progress import TrialProgress
@@ -43,7 +44,8 @@ class RunningTrial:
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
         kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must wait for workers.
         may_grow: Whether the gang of an elastic trial may grow. False after workers had to be closed when it grew.
-        asks: Whether the gang may change its size in this attempt. The ranks then ask at each report whether to continue.
+        asks: Whether the gang may change its size in this attempt. The ranks then ask at gates whether to continue.
+        gates: Steps at which the ranks ask.
         replay: Recorded sizes with which the trial still runs; the first is the current size.
         task: Background task that runs the trial; None before it starts.
         changed: Set when there may be progress for the driver.
@@ -67,8 +69,7 @@ class RunningTrial:
         self.kept: list[Worker] = []
         self.asks, self.may_grow = False, True
         self.replay = replay
-        self._gates: dict[int, asyncio.Future[bool]] = {}
-        self._gates_closed = False
+        self.gates = Gates(progress)
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
 
     @property
@@ -83,7 +84,7 @@ class RunningTrial:
 
     def begin_attempt(self, workers: int) -> int:
         """Start a new attempt with this number of workers, and return the number of the attempt."""
-        self._gates, self._gates_closed = {}, False
+        self.gates.reset()
         self.silent, self.last_update, self._exchanges = {}, {}, {}
         self.resumed = asyncio.get_running_loop().create_future()
         return self.progress.begin(workers if self.is_elastic else None)
@@ -137,7 +138,7 @@ class RunningTrial:
         late = {rank: silence for rank, silence in self.silent.items() if silence.seconds >= limit}
         for rank in set(range(workers)) - set(late):
             quiet = now - max(self.last_update.get(rank, 0.0), self.began)
-            if not self.progress.has_ended(rank) and not self._waits_at_gate(rank) and quiet > limit + STACKS_WITHIN:
+            if not self.progress.has_ended(rank) and not self.gates.holds(rank) and quiet > limit + STACKS_WITHIN:
                 late[rank] = Silence(rank, quiet)
         return [late[rank] for rank in sorted(late)]
 
@@ -177,39 +178,6 @@ class RunningTrial:
             elif progress.all_have_reached(step) if together else progress.has_reached(0, step):
                 progress.wait_at(step)
                 self.changed.set()
-
-    def gate(self, step: int) -> asyncio.Future[bool]:
-        """Return the future of whether the ranks of an elastic trial continue after a report: False if the gang changes its size."""
-        if step not in self._gates:
-            self._gates[step] = asyncio.get_running_loop().create_future()
-            if self._gates_closed:
-                self._gates[step].set_result(False)
-        return self._gates[step]
-
-    def _waits_at_gate(self, rank: int) -> bool:
-        return any(not gate.done() and self.progress.has_reached(rank, step) for step, gate in self._gates.items())
-
-    def look_at_gates(self, resizes: Callable[[int], bool]) -> None:
-        """Open the gate of each step that all ranks have reported, or make the ranks stop there.
-
-        Args:
-            resizes: Returns whether the gang changes its size at a step.
-        """
-        for step, gate in sorted(self._gates.items()):
-            if gate.done() or not self.progress.all_have_reached(step):
-                continue
-            ended = any(self.progress.has_ended(rank) for rank in range(self.progress.workers))
-            stops = not ended and resizes(step)
-            self.yields = self.yields or stops
-            gate.set_result(not stops)
-            self._gates = {other: kept for other, kept in self._gates.items() if other >= step}
-
-    def close_gates(self) -> None:
-        """Stop the ranks at their next report, because another rank has died or raised an exception."""
-        self._gates_closed = True
-        for gate in self._gates.values():
-            if not gate.done():
-                gate.set_result(False)
 
     def retry(self) -> None:
         """Prepare for another attempt after an exception. Decisions to stop are deleted, because the exception may have caused them."""

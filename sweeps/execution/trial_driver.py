@@ -23,6 +23,7 @@ from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import Fits, is_data_loss
+from sweeps.execution.gates import STOP
 from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 PEERS_END_WITHIN = 10.0
 # After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The trial often ends during this delay.
 ENDS_WITHIN = 0.05
+# The ranks of an elastic gang that cannot grow now ask again after about this many seconds.
+ASK_EVERY = 0.25
 # Interval between two checks of `limits.report_timeout`, in seconds.
 LOOK_EVERY = 0.5
 # A trial fails after this many consecutive attempts without a report that failed for a cause outside the trial.
@@ -219,32 +222,38 @@ class TrialDriver:
 
     # ---- elastic trials
 
-    async def may_continue(self, running: RunningTrial, step: int) -> bool:
-        """Wait until all ranks of an elastic trial have reported a step. Return False if the attempt ends there to change the gang's size.
+    async def may_continue(self, running: RunningTrial, step: int) -> int:
+        """Wait until all ranks of an elastic trial have reported a step, if the step has a gate.
 
-        If the gang cannot change its size, return True at once.
+        Returns:
+            The step of the next gate. `STOP` if the ranks stop here, because the gang changes its size.
         """
-        if not running.asks:
-            return True
-        gate = running.gate(step)
-        self._look_at_gates(running)
-        return await asyncio.shield(gate)
+        if not running.asks or step < running.gates.next_step:
+            return running.gates.next_step
+        answer = running.gates.answer(step)
+        self._update_gates(running)
+        return await asyncio.shield(answer)
 
-    def _look_at_gates(self, running: RunningTrial) -> None:
-        running.look_at_gates(lambda step: self._resizes(running, step))
+    def _update_gates(self, running: RunningTrial) -> None:
+        running.gates.update(lambda step: self._resize(running, step))
 
-    def _resizes(self, running: RunningTrial, step: int) -> bool:
-        """Return whether a gang changes its size at a step that all ranks have reported.
+    def _resize(self, running: RunningTrial, step: int) -> int:
+        """Decide whether a gang changes its size at a step that all ranks have reported. The workers by which it grows are reserved.
 
-        If the gang grows, this method reserves the workers by which it grows.
+        Returns:
+            `STOP` if the gang changes its size. Otherwise the step at which the ranks ask again.
         """
         if running.replay:
-            return step >= running.replay[1].reported
+            running.yields = step >= running.replay[1].reported
+            return STOP if running.yields else running.replay[1].reported
         checkpoint, left = running.progress.checkpoint, not self.all_started or bool(self._without_workers)
         if checkpoint is None:
-            return False
-        running.kept = self.workers.grow(running.trial.shape, running.workers, left, reserve=checkpoint.step == step)
-        return bool(running.kept)
+            return running.gates.later(step, ASK_EVERY)
+        joining = self.workers.grow(running.trial.shape, running.workers, left, reserve=checkpoint.step == step)
+        if joining is None:
+            return running.gates.later(step, ASK_EVERY)
+        running.kept, running.yields = joining, bool(joining)
+        return STOP if joining else step + 1
 
     # ---- the ranks
 
@@ -286,7 +295,7 @@ class TrialDriver:
         """
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
-        running.close_gates()
+        running.gates.close()
         while (pending := [rank for rank in ranks if not rank.done()]) and time.monotonic() < give_up:
             for number, rank in enumerate(ranks):
                 if isinstance(_result(rank), Ended) and number not in left:
@@ -333,7 +342,7 @@ class TrialDriver:
             log.info("%s is closed, because it cannot run another trial: %s", worker.id, ended.broken)
         if ended.update is not None and self.record(running, assignment.attempt, ended.update, ended):
             running.update_rungs(together=bool(self.job.milestones))
-            self._look_at_gates(running)
+            self._update_gates(running)
         return ended
 
     def _outcome(

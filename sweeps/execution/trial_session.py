@@ -20,6 +20,7 @@ from sweeps.core.errors import shorten
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report
 from sweeps.data import tables
 from sweeps.execution import leaked_threads, ray_train_adapter
+from sweeps.execution.gates import STOP
 from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence
 from sweeps.execution.metric_values import flatten, numeric, quote, unbeatable
 
@@ -113,6 +114,7 @@ class TrialSession:
         self._resumed: bool | None = None if assignment.checkpoint else False
         self._checkpoint_read = False
         self._exchanges = 0
+        self._next_gate = 1  # Step at which an elastic gang asks whether it changes its size.
         self._thread = threading.get_ident()  # The thread that runs the loop.
         self._last_report = time.monotonic()  # Infinite while the loop waits for a decision.
         self._silent_for = 0.0  # Largest time limit that was exceeded since the latest report.
@@ -159,7 +161,7 @@ class TrialSession:
             due = saved is not None or (self._wanted is not None and self._wanted <= self.step)
         if due:
             self._send()
-        asks = self.step in self.job.rungs or self.assignment.asks
+        asks = self.step in self.job.rungs or (self.assignment.asks and self.step >= self._next_gate)
         if self.finished or (asks and not self._may_continue()):
             self.stopped = True
             raise Stopped
@@ -198,9 +200,9 @@ class TrialSession:
         self._last_report = math.inf
         try:
             update = self.unacknowledged()
-            continues: bool = ray.get(self.pool.may_continue.remote(self.assignment.trial.id, self.assignment.attempt, update))
+            self._next_gate = ray.get(self.pool.may_continue.remote(self.assignment.trial.id, self.assignment.attempt, update))
             self._acknowledge(update)
-            return continues
+            return self._next_gate != STOP
         finally:
             self._last_report = time.monotonic()
 

@@ -162,7 +162,7 @@ class WorkerPool:
         """
         return shape.sizes[-1] if self._fixed is None else allocation.largest_gang(shape, self._cluster())
 
-    def grow(self, shape: Shape, members: Sequence[Worker], left: bool, reserve: bool) -> list[Worker]:
+    def grow(self, shape: Shape, members: Sequence[Worker], left: bool, reserve: bool) -> list[Worker] | None:
         """Reserve additional workers for an elastic gang, if resources are free.
 
         If not enough workers are idle, start workers and reserve none. The gang can then grow at a later step, when all have started.
@@ -174,12 +174,12 @@ class WorkerPool:
             reserve: Whether to reserve workers. If False, workers are only started, for a later call.
 
         Returns:
-            The reserved workers; [] if the gang does not grow now.
+            The reserved workers; [] if the gang grows at a later step, and None if it cannot grow now.
         """
         nodes = {worker.node for worker in members}
         wanted = allocation.growth(self._cluster(), [request for request, _, _ in self._queue], shape, len(members), nodes, left)
         if wanted is None:
-            return []
+            return None
         joining = [self.workers[name] for name in wanted.workers]
         if time.monotonic() - self._failed_start > START_AGAIN_AFTER:
             started = [self._start(shape.per_worker, node) for node in wanted.start]

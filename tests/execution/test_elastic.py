@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from sweeps.controller.rerun import sizes_to_replay
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, GangSize, Report
+from sweeps.execution import gates as gates_module
+from sweeps.execution.gates import STOP, Gates
 from sweeps.execution.messages import Past, RankUpdate
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
@@ -32,45 +34,62 @@ def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
 
 def test_all_ranks_get_one_answer_when_the_last_has_reported():
     async def scene() -> None:
-        one, asked = running(), list[int]()
-        one.begin_attempt(2)
+        progress, asked = TrialProgress(1, "loss", True), list[int]()
+        gates = Gates(progress)
+        progress.begin(2)
 
-        def resizes(step: int) -> bool:
+        def decide(step: int) -> int:
             asked.append(step)
-            return step == 2
+            return STOP if step == 4 else step + 3
 
-        def come(rank: int, step: int) -> asyncio.Future[bool]:
-            one.progress.record_update(1, update(rank, step))
-            gate = one.gate(step)
-            one.look_at_gates(resizes)
-            return gate
+        def come(rank: int, step: int) -> asyncio.Future[int]:
+            progress.record_update(1, update(rank, step))
+            answer = gates.answer(step)
+            gates.update(decide)
+            return answer
 
         first = come(0, 1)
-        assert not first.done()
-        assert come(1, 1) is first and first.result() is True and not one.yields
-        second = come(1, 2)
+        assert not first.done() and gates.holds(0) and not gates.holds(1)
+        assert come(1, 1) is first and first.result() == gates.next_step == 4
+        second = come(1, 4)
         assert not second.done()
-        assert come(0, 2) is second and second.result() is False and one.yields
-        assert asked == [1, 2], "each step is decided once"
+        assert come(0, 4) is second and second.result() == STOP
+        assert asked == [1, 4], "each step is decided once"
 
     asyncio.run(scene())
 
 
 def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
     async def scene() -> None:
-        one = running()
-        one.begin_attempt(2)
-        gate = one.gate(1)
-        one.close_gates()
-        assert gate.result() is False and one.gate(2).result() is False and not one.yields
-        one.begin_attempt(2)
-        one.progress.record_update(2, update(1, 1), ended=True)
-        one.progress.record_update(2, update(0, 3))
-        gate = one.gate(3)
-        one.look_at_gates(lambda step: True)
-        assert gate.result() is True, "no change of the size with a rank that has ended"
+        progress = TrialProgress(1, "loss", True)
+        gates = Gates(progress)
+        progress.begin(2)
+        answer = gates.answer(1)
+        gates.close()
+        assert answer.result() == STOP and gates.answer(2).result() == STOP
+        gates.reset()
+        progress.begin(2)
+        progress.record_update(2, update(1, 1), ended=True)
+        progress.record_update(2, update(0, 3))
+        answer = gates.answer(3)
+        gates.update(lambda step: STOP)
+        assert answer.result() == 4, "no change of the size with a rank that has ended"
 
     asyncio.run(scene())
+
+
+def test_a_gang_that_cannot_grow_asks_a_few_times_a_second(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(gates_module.time, "monotonic", lambda: now)
+    gates, step, asked = Gates(TrialProgress(1, "loss", True)), 1, list[int]()
+    for _ in range(14):
+        asked.append(step)
+        after = gates.later(step, 0.25)
+        now += (after - step) * 0.001
+        step = after
+    assert asked[:6] == [1, 2, 4, 8, 16, 32] and asked[-1] - asked[-2] in (249, 250), "a report each millisecond"
+    now += 10.0
+    assert gates.later(step, 0.25) == step + 6, "the steps have become slow"
 
 
 def test_the_record_says_how_many_workers_there_were_from_which_step_on():

@@ -83,7 +83,7 @@ def test_r13_late_ranks_are_found():
         run.last_update[1] = 111.0
         assert [s.rank for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [0]
         run.progress.record_update(1, RankUpdate(1, 2))
-        run.gate(2)  # rank 1 of an elastic gang waits for rank 0
+        run.gates.answer(2)  # rank 1 of an elastic gang waits for rank 0
         assert [s.rank for s in run.overdue(10, 2, 500.0)] == [0]
         run.decision(3)  # a rank waits for the driver
         assert run.overdue(10, 2, 500.0) == []

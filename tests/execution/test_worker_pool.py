@@ -263,14 +263,14 @@ def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake
         assert smaller.workers == others and [r.world_size for r in smaller.ranks] == [2, 2]
         assert [number for name, number in fake.calls if name == "leave"] == [0, 2], "the first gang was taken apart"
 
-        assert pool.grow(ELASTIC, smaller.workers, left=True, reserve=True) == [] and len(fake.up) == 3, "a trial is left to start"
+        assert pool.grow(ELASTIC, smaller.workers, left=True, reserve=True) is None and len(fake.up) == 3, "a trial is left to start"
         assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=True) == [] and len(fake.up) == 4, "a worker starts"
         assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=True) == [] and len(fake.up) == 4, "no second one"
         fake.come_up(3)
         await asyncio.sleep(0)
         assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=False) == [], "this step has no checkpoint"
         joining = pool.grow(ELASTIC, smaller.workers, left=False, reserve=True)
-        assert [one.number for one in joining] == [4] and joining[0].phase is Phase.BUSY
+        assert joining is not None and [one.number for one in joining] == [4] and joining[0].phase is Phase.BUSY
         larger = await pool.form([*smaller.workers, *joining], ELASTIC)
         assert [one.number for one in larger.workers] == [1, 3, 4]
         pool.release(larger)
@@ -286,7 +286,7 @@ def test_a_gang_does_not_grow_while_a_trial_waits_nor_soon_after_a_failed_start(
         gang = await pool.form(await pool.reserve(ELASTIC.of_size(1)), ELASTIC)
         waiting = asyncio.create_task(lease(pool, ELASTIC.of_size(3)))
         await asyncio.sleep(0)
-        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 1
+        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) is None and len(fake.up) == 1
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 3
@@ -384,6 +384,7 @@ def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
         driver, running = driver_of(pool), elastic_trial()
         gang = await pool.form(await pool.reserve(ELASTIC.of_size(2)), ELASTIC)
         joining = pool.grow(ELASTIC, gang.workers, left=False, reserve=True)
+        assert joining is not None
         running.kept, running.yields = joining, True
         assert driver._keep_workers(gang, running, Ended(0, State.PRUNED)) and running.kept == [*gang.workers, *joining]
         running.kept = joining

@@ -50,7 +50,7 @@ def held(folder: Path) -> dict[int, int]:
     [
         pytest.param((1,), (), id="one"),
         pytest.param((0,), (), id="rank 0", marks=pytest.mark.long),
-        pytest.param((1, 2), tuple(range(2, 2001, 2)), id="two, and each checkpoint is at a rung"),
+        pytest.param((1, 2), tuple(range(6, 2001, 2)), id="two, and each later checkpoint is at a rung"),
     ],
 )
 def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again(clean_ray, tmp_path, victims, rungs):
@@ -72,9 +72,10 @@ def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again
         assert [r.metrics["rows"] for r in reports] == [256 // int(r.metrics["world"]) for r in reports], "shards are split again"
         first, second, third = progress.sizes
         assert (first.step, first.workers, first.reported) == (0, 3, 0)
-        assert (second.step, second.workers, second.reported) == (2, others, 3)
+        assert (second.step, second.workers) == (2, others)
+        assert second.reported in ((2, 3) if 0 in victims else (3,)), "rank 0 may die before it sends its report of step 3"
         assert third.workers == 3 and third.step == third.reported == len(reports) - 4 and third.step % 2 == 0, "it grew at a checkpoint"
-        assert [int(r.metrics["world"]) for r in reports] == [3] * 3 + [others] * (third.step - 3) + [3] * 4
+        assert [int(r.metrics["world"]) for r in reports] == [3] * second.reported + [others] * (third.step - second.reported) + [3] * 4
         assert progress.attempts == 3
         marks = {int(file.name.split("-")[2]) for file in tmp_path.glob("held-*")}
         assert marks == set(before.values()), "the other processes continued"
