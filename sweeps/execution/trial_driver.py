@@ -86,7 +86,11 @@ class TrialDriver:
             while running.progress.state is None and not running.stopped:
                 running.stage = Stage.PREPARING
                 self._without_workers.add(running.trial.id)
-                prepared = await asyncio.shield(self.fits.of(running.trial.data, running.trial.preprocessor))
+                fit = self.fits.of(running.trial.data, running.trial.preprocessor)
+                if not fit.done():  # The fit needs a CPU, and the workers of an elastic trial may hold all of them.
+                    workers, running.kept = running.kept, []
+                    self.workers.give_back(workers)
+                prepared = await asyncio.shield(fit)
                 outcome = await self._attempt(running, prepared)
                 yields, running.yields = running.yields, False
                 if yields and running.replay:
