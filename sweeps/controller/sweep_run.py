@@ -166,8 +166,8 @@ class SweepRun:
             with self._check_started_early(), self._session() as session:
                 self._interrupt.again()
                 concluded = self._search(session, trackers)
-            trackers.publish(ArtifactSaved(time.time(), RESULT, concluded.result.as_text()))
-            report = self._write_report(concluded, trackers)
+                trackers.publish(ArtifactSaved(time.time(), RESULT, concluded.result.as_text()))
+                report = self._write_report(concluded, trackers)  # The trackers handle it while Ray shuts down.
         except Exception as e:
             if storages.outage(e) is not None:  # MLflow may use the same database.
                 timeout = CLOSE_SOON

@@ -21,6 +21,7 @@ from sweeps.core.trial import Action, State
 from sweeps.search import plugins
 from sweeps.search.samplers import gp_model, tpe_model
 from sweeps.search.samplers.base import SamplerContext
+from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.live_trial import ProgressUpdate
@@ -223,7 +224,7 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
 def test_the_gradient_of_the_fit_is_the_slope():
     rng = np.random.RandomState(1)
     x = np.column_stack([rng.rand(20, 2), rng.randint(3, size=20), rng.rand(20)])
-    process = gp_model.Process(x, gp_model.standardized(rng.rand(20)), np.array([False, False, True, False]))
+    process = Process(x, gp_model.standardized(rng.rand(20)), np.array([False, False, True, False]))
     theta = np.array([0.1, -0.5, 0.3, 0.0, 0.2, -3.0])
     gradient = process._loss(theta)[1]
     for i, slope in enumerate(gradient):
@@ -233,7 +234,7 @@ def test_the_gradient_of_the_fit_is_the_slope():
 
 def test_the_process_goes_through_what_it_knows_and_doubts_what_it_does_not():
     x = np.array([[0.1], [0.2], [0.5]])
-    process = gp_model.Process(x, np.array([1.0, 0.0, -1.0]), np.array([False]))
+    process = Process(x, np.array([1.0, 0.0, -1.0]), np.array([False]))
     process.condition(np.array([-1.0, 0.0, -9.0]))
     mean, deviation = process.predict(np.array([[0.1], [0.5], [0.99]]))
     assert mean[:2] == pytest.approx([1.0, -1.0], abs=0.01) and deviation[2] > 10 * deviation[0]
