@@ -34,7 +34,7 @@ class FileSchema:
 
 
 def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSchema, ...]:
-    """Read the schemas of the files of a source. The files must be of one kind and have the same columns.
+    """Read the schemas of the files of a source. All files must have the same format (CSV, TSV or Parquet) and the same columns.
 
     Args:
         files: the files.
@@ -44,7 +44,8 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
         The schema of each file that was read.
 
     Raises:
-        InputError: the contents of a file do not match its suffix, a file has other columns than the first file, or no file has rows.
+        InputError: the formats differ, the contents of a file do not match its suffix, a file has other columns than the first file, or
+            no file has rows.
     """
     kinds = {(data_suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths} - {""}
     if len(kinds) > 1:
@@ -80,7 +81,8 @@ def probe_schema(system: Any, path: str) -> FileSchema:
         path: path of the file.
 
     Raises:
-        ValueError: the contents of the file do not match its suffix. Arrow's errors and `OSError` are raised, too.
+        ValueError: the suffix is unknown, or the contents of the file do not match it.
+        OSError, pyarrow.ArrowException: Arrow cannot read the file.
     """
     with system.open_input_stream(path, compression=None) as stream:
         start = stream.read(4096)
@@ -151,11 +153,12 @@ def _probe_csv(system: Any, path: str, block: int) -> FileSchema:
 
 
 def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK) -> dict[str, Any]:
-    """Return options with which Arrow reads CSV files as pandas does.
+    """Return options for Arrow's CSV reader, which then reads a file in the same way as pandas.
 
     Args:
         path: path of the file. Its suffix determines the separator.
-        names: columns to read as text, because their types are inferred from all rows later. None lets Arrow infer types.
+        names: columns to read as text. Their types are inferred later, from all rows. Arrow infers the types of the other columns. None
+            means no columns.
         only: columns to read. If empty, all columns are read.
         block: size of a block in bytes. No row may be longer than a block.
     """
@@ -175,12 +178,12 @@ def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[st
 
 
 def pandas_names(names: Sequence[str]) -> list[str]:
-    """Return column names as pandas reads them: a column without a name is called `Unnamed: N`."""
+    """Return the column names that pandas would use: an empty name at index N becomes `Unnamed: N`."""
     return [name or f"Unnamed: {i}" for i, name in enumerate(names)]
 
 
 def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
-    """Estimate the number of bytes that must be read to get some columns. CSV files must be read completely."""
+    """Estimate how many bytes must be read to get some columns of a source. CSV files must be read completely."""
     total = 0
     for path in files.paths:
         kind = data_suffix(path) or ""
@@ -203,7 +206,7 @@ _GZIP_RATIO = 5
 
 
 def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of all rows. The types are the same as when all columns are read; see `sweeps.data.tables`.
+    """Read some columns of all files of a source. A column has the same type as in the result of `sources.read_source`.
 
     Raises:
         InputError: a file cannot be read.
@@ -233,7 +236,7 @@ def csv_blocks(system: Any, path: str, names: Sequence[str], only: Sequence[str]
 
     Args:
         system: Arrow's file system.
-        path: path of the file. `.gz` is decompressed.
+        path: path of the file. A file with the suffix `.gz` is decompressed.
         names: names of all columns.
         only: columns to read.
     """

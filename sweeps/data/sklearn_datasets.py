@@ -24,5 +24,5 @@ NAMES = tuple(_COLUMNS)
 
 
 def feature_names(name: str) -> tuple[str, ...]:
-    """Return the names of the features in a data set. The label is always `target`."""
+    """Return the names of the features in a data set, such as "iris". In all data sets, the label is called `target`."""
     return _COLUMNS[name]

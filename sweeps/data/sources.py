@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
     """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
 
-    Files are read by Ray Data, in the order of their names; Ray is started if it is not running. CSV columns get the types that pandas
-    would infer.
+    Ray Data reads files, in the order of their names. Ray is started if it is not running. CSV columns get the types that pandas would
+    infer.
 
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
@@ -41,7 +41,7 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
         args: keyword arguments for the function, if the source is `module:function`.
 
     Raises:
-        InputError: the source does not exist, cannot be read, or has no rows.
+        InputError: the source does not exist, cannot be read, has no rows, or has two columns with the same name.
     """
     if source.startswith("sklearn:"):
         table = _read_sklearn(source.removeprefix("sklearn:"), place)
@@ -60,7 +60,7 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
 
 
 def _read_sklearn(name: str, place: str) -> pa.Table:
-    """Return a data set that scikit-learn ships, with features and `target` in one table."""
+    """Return a data set that is part of scikit-learn, with the features and the label `target` in one table."""
     if name not in sklearn_datasets.NAMES:
         raise_problem(place, f"`sklearn:{name}` is not a data set that scikit-learn ships; {did_you_mean(name, sklearn_datasets.NAMES)}")
     from sklearn import datasets
@@ -70,7 +70,7 @@ def _read_sklearn(name: str, place: str) -> pa.Table:
 
 @contextlib.contextmanager
 def importable(*folders: Path) -> Iterator[None]:
-    """Make modules in these folders importable inside the block."""
+    """Within the `with` block, modules in these folders can be imported."""
     added = [str(f) for f in folders if str(f) not in sys.path]
     sys.path[:0] = added
     importlib.invalidate_caches()
@@ -110,11 +110,11 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
 
 
 def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:
-    """Convert columns of NumPy arrays to Ray Data's tensors, which Arrow can store and loops can read in batches.
+    """Convert columns of NumPy arrays to Ray Data's tensors. Arrow can store tensors, and training loops can read them in batches.
 
     Args:
-        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension stay lists, as in Arrow.
-        names: columns whose arrays always become tensors.
+        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension are kept; Arrow stores them as lists.
+        names: columns whose arrays become tensors even if they have one dimension.
     """
 
     def holds_arrays(name: Any) -> bool:
@@ -131,7 +131,7 @@ def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.Da
 
 
 def _read_files(files: SourceFiles) -> pa.Table:
-    """Return the rows of all files as one table. The files must be of one kind and have the same columns."""
+    """Return the rows of all files as one table. All files must have the same format and the same columns."""
     first = list(probe_schemas(files)[0].names)
     text = not files.paths[0].lower().endswith((".parquet", ".pq"))
     try:
@@ -153,7 +153,7 @@ def _ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
 
 
 def _csv_error(files: SourceFiles, names: list[str], error: BaseException) -> str:
-    """Return the reason why CSV files cannot be read. Ray's error names only the file, so the files are read again here."""
+    """Return the reason why CSV files cannot be read. The function reads the files again, because Ray's error does not give the reason."""
     from pyarrow import csv
 
     for path in files.paths:
@@ -166,7 +166,7 @@ def _csv_error(files: SourceFiles, names: list[str], error: BaseException) -> st
 
 
 def _to_arrow(make: Callable[[], Any]) -> pa.Table:
-    """Return the rows of the Ray Dataset that `make` returns as one table. The columns are in the order of the first block."""
+    """Convert the Ray Dataset that `make` returns to one table. The columns are in the order of the first block that has rows."""
     import ray
 
     with quiet_ray_data():
@@ -180,7 +180,7 @@ def _to_arrow(make: Callable[[], Any]) -> pa.Table:
 
 @contextlib.contextmanager
 def quiet_ray_data() -> Iterator[None]:
-    """Run Ray Data without progress bars and log messages. Blocks are kept in order, so that reading twice gives identical rows."""
+    """Within the `with` block, Ray Data shows no progress bars or log messages, and keeps the order of the rows."""
     from ray.data import DataContext
 
     context, logger = DataContext.get_current(), logging.getLogger("ray.data")

@@ -40,7 +40,7 @@ def assign_splits(
         n: number of rows.
         valid: how to choose the rows of valid. None if valid has a separate source.
         test: how to choose the rows of test. None if test has a separate source or there is no test split.
-        columns: the columns that `valid` or `test` refers to, by name, each of shape (n,).
+        columns: values of the columns that are named in `valid` and `test`, by column name. Each array has shape (n,).
         strata: class codes of shape (n,). A split by fraction keeps the share of each class. None if there are no classes.
         seed: seed of splits by fraction and by group.
 
@@ -70,7 +70,10 @@ def assign_splits(
 def _rows_by_fraction(
     key: str, split: Split, column: np.ndarray, rest: np.ndarray, strata: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """Choose rows among `rest`, and return a mask over `rest`. The number of chosen rows is a fraction of all rows."""
+    """Choose rows for a split among `rest`, the indices of rows without a split. Return a mask over `rest`.
+
+    The number of chosen rows is a fraction of the number of all rows.
+    """
     rows = rows_in_fraction(len(column), split.fraction)
     if rows >= len(rest):
         text = f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are available, so no rows remain to train on"
@@ -95,14 +98,20 @@ def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarra
 
 
 def rows_in_fraction(n: int, share: float | None) -> int:
-    """Return the number of rows in a fraction of `n` rows. The number is rounded, and at least 1."""
+    """Return the number of rows in the fraction `share` of `n` rows: rounded, and at least 1."""
     return max(1, round(n * float(share or 0)))
 
 
 def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None) -> np.ndarray:
-    """Sample exactly `rows` of `n` rows, so that the share of each class changes by at most about one row.
+    """Sample exactly `rows` of `n` rows at random. Each class keeps its share, up to a difference of about one row.
 
-    If `rows` is small enough, at least one row of each class is not sampled.
+    If possible, at least one row of each class is left out.
+
+    Args:
+        n: number of rows to sample from.
+        rows: number of rows to sample.
+        rng: source of random numbers.
+        strata: class of each row; None if there are no classes.
 
     Returns:
         A mask of shape (n,).
@@ -122,7 +131,7 @@ def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray 
 
 
 def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
-    """Distribute `rows` over classes in proportion to `counts`, by the largest-remainder method."""
+    """Distribute `rows` over classes in proportion to `counts`, the rows of each class, by the largest-remainder method."""
     room = counts - 1 if (counts - 1).sum() >= rows else counts
     ideal = counts * (rows / counts.sum())
     take = np.minimum(np.floor(ideal).astype(np.int64), room)
@@ -134,13 +143,13 @@ def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
 
 
 def equals(column: np.ndarray, value: Any) -> np.ndarray:
-    """Return a mask of the rows in which a column has a value. If no row has the value, compare as text, so that `2` equals "2"."""
+    """Return a mask of the rows in which a column has a value. If no row has it, values are compared as text: `2` then equals "2"."""
     same = np.asarray(pd.Series(column) == value, dtype=bool)
     return same if same.any() else np.asarray(pd.Series(column).map(str) == str(value), dtype=bool)
 
 
 def _sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
-    """Convert a column of times to sortable numbers. Numbers stay as they are; text is read as ISO 8601."""
+    """Convert a column of times to numbers in the same order. Numbers stay as they are; text must be ISO 8601."""
     series = pd.Series(column)
     missing = int(series.isna().sum())
     if missing:
@@ -155,10 +164,9 @@ def _sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
 
 
 def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
-    """Select the latest `rows` rows. Rows with the same time are never separated.
+    """Select the latest `rows` rows. Of rows with the same time, either all or none are selected.
 
-    All rows with the time of the earliest selected row are selected, so there may be more than `rows` rows. If this would select all rows,
-    no row with that time is selected.
+    So more than `rows` rows may be selected. If all rows would be selected, the rows with the earliest time are left out.
 
     Returns:
         A mask of the rows.
@@ -169,10 +177,10 @@ def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
 
 
 def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Select whole groups at random, with about `rows` rows in total. The best of several random tries is returned.
+    """Select whole groups at random, with about `rows` rows in total. Of several random tries, the closest to `rows` is returned.
 
-    Rows without a group form one group. If there are several groups, at least one group is selected and at least one is not. If there is
-    only one group, it is not selected.
+    Rows whose group is missing form one group. If there are several groups, at least one group is selected and at least one is not. If
+    there is only one group, it is not selected.
 
     Returns:
         A mask of the rows.

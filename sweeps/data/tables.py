@@ -28,7 +28,7 @@ _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def _string_array(*words: str) -> pa.Array:
-    """Return an Arrow array of strings without `pa.array`, which imports pandas. The import takes a third of the early checks' time."""
+    """Return an Arrow array of strings. `pa.array` would import pandas, which takes a third of the time of the early checks."""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode()))
 
@@ -38,7 +38,7 @@ _BOOLEAN_WORDS = _string_array("True", "TRUE", "true", "False", "FALSE", "false"
 
 
 def drop_index_names(names: Iterable[str]) -> list[str]:
-    """Remove the names of unnamed pandas indexes from column names. Such an index has positions of rows, which are not a feature."""
+    """Remove names such as `__index_level_0__`. Pandas stores an index without a name, which is not a feature, under such a name."""
     return [name for name in names if not _UNNAMED_INDEX.fullmatch(name)]
 
 
@@ -46,8 +46,8 @@ def canonical_table(table: pa.Table) -> pa.Table:
     """Convert the columns of a table to canonical types.
 
     A dictionary-encoded column becomes a plain column of its values. Strings become `large_string`, whose offsets do not overflow when
-    blocks are joined. Decimals and columns without a value become `double`, dates become timestamps, and NaN becomes null. The metadata
-    and an unnamed index of pandas are dropped.
+    blocks are joined. Decimals and columns with only nulls become `double`, dates become timestamps, and NaN becomes null. The metadata
+    and an index of pandas without a name are dropped.
     """
     return pa.table({name: _canonical_column(table.column(name)) for name in drop_index_names(table.column_names)})
 
@@ -125,7 +125,7 @@ def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str
 
 
 def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
-    """Hash an array's values. Bytes that are stored for nulls, or outside of a slice, are not hashed."""
+    """Hash an array's values. The bytes that Arrow stores for nulls, or outside of a sliced array, are not hashed."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return _hash_array(digest, array.storage)
@@ -160,7 +160,9 @@ def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
 
 
 def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
-    """Return the part of a Ray Dataset in memory that one rank of a gang of `k` gets: the same part as that of `split_equally`.
+    """Return the rows of a Ray Dataset for one of `k` ranks, as a Ray Dataset in memory.
+
+    The rows are the same as in part `rank` of `split_equally`.
 
     Raises:
         InputError: there are fewer rows than parts.

@@ -1,4 +1,8 @@
-"""Load the data variants of a sweep. Each source is read once. The data of a trial is a selection of rows and columns of its source."""
+"""Load the data variants of a sweep.
+
+A data variant is the `data` section with one choice for each of the tuned keys `train`, `drop` and `rows`. Each source is read once. The
+data of a trial is a selection of rows and columns of one source.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def variant_name(data: Mapping[str, Any]) -> str:
-    """Return a name for the files of a variant: "" if nothing is tuned, else 16 hex digits."""
+    """Return the part of file names that identifies a variant: 16 hex digits, or "" if nothing is tuned."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16] if data else ""
 
 
@@ -32,11 +36,11 @@ class DataVariants:
         tuned: names of the keys of the `data` section that are tuned.
 
     Attributes:
-        sources: the splits of each distinct source, by `DataSpec.source`.
+        sources: the splits of each distinct source, before tuned `drop` and `rows` are applied, by `DataSpec.source`.
         fingerprint: hash of all variants.
 
     Raises:
-        InputError: see `load_splits`; or the sources differ in the label's task or classes.
+        InputError: see `load_splits`. Also raised if a column in a tuned `drop` does not exist, or the sources differ in task or classes.
     """
 
     def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int, tuned: Sequence[str] = ()):
@@ -60,11 +64,11 @@ class DataVariants:
         return [*whole.features, *split_columns(spec), *((whole.label,) if whole.label else ())]
 
     def source_index(self, data: Mapping[str, Any]) -> str:
-        """Return the index of a variant's source, as text."""
+        """Return the index of a variant's source in `sources`, as text: "0" for the first source."""
         return str(list(self.sources).index(variant_of(self.spec, data).source))
 
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
-        """Return the fingerprint of a variant. Equal variants have equal fingerprints. The tables of the variant are not created."""
+        """Return the fingerprint of a variant. Equal variants have equal fingerprints. No table is created for this."""
         return self._fingerprint(variant_of(self.spec, data))
 
     def _fingerprint(self, spec: DataSpec) -> str:
@@ -74,7 +78,7 @@ class DataVariants:
         return hashlib.sha256(json.dumps([whole, sorted(set(spec.drop)), spec.rows, self.seed]).encode()).hexdigest()
 
     def _differs_from_source(self, spec: DataSpec) -> bool:
-        """Return whether a variant has fewer rows or columns than its source."""
+        """Return whether a variant has fewer columns or train rows than its entry in `sources`."""
         return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
 
     def splits(self, data: Mapping[str, Any]) -> Splits:

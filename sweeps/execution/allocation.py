@@ -22,7 +22,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class WorkerState:
-    """State of a worker that the decision depends on.
+    """The facts about a worker on which the functions of this module depend.
 
     Attributes:
         id: Id of the worker.
@@ -52,9 +52,9 @@ class Request:
     Attributes:
         id: Number of the request.
         need: Resources that the fit needs, or that all workers of the trial need together.
-        shape: Shape of the trial; None for a fit.
+        shape: Number of workers of the trial and resources of each worker; None for a fit.
         key: Key of the trial's prepared data. Workers that cache this data are preferred. With None, no worker is preferred.
-        tasks: Whether the fit runs Ray tasks. Ray cannot give a task a CPU that an idle worker holds.
+        tasks: Whether the fit runs Ray tasks. Ray gives a task only CPUs that no worker holds, not even an idle worker.
         again: Whether an earlier attempt of the trial has failed. Such trials are served before other trials.
         overtaken: Whether a later request was served before this one. If so, this does not happen again.
     """
@@ -70,12 +70,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Place:
-    """Action: form a gang of idle workers and new workers.
+    """Action: form the gang of a trial from idle workers and new workers.
 
     Attributes:
         request: Request of the trial.
         workers: Ids of the idle workers.
-        start: For each new worker, the id of the node to start it on.
+        start: One entry for each new worker: the id of the node on which this worker starts.
     """
 
     request: Request
@@ -85,7 +85,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Grant:
-    """Action: let a fit of a preprocessing chain use resources of a node.
+    """Action: let the fit of a preprocessing chain use resources of a node.
 
     Attributes:
         request: Request of the fit.
@@ -109,7 +109,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Wait:
-    """Action: wait. No request can be served until a trial, a fit or a closing worker ends, or no request is waiting.
+    """Action: wait until a trial, a fit or a closing worker ends, or until a new request comes. No request can be served before.
 
     Attributes:
         too_large: Requests that would not fit even on the empty cluster. They wait for new nodes, and do not delay other requests.
@@ -129,8 +129,8 @@ class Cluster:
         nodes: Resources of each node, by node id.
         workers: All workers that hold resources.
         grants: Node id and resources of each running fit.
-        parked: Number of CPUs that workers may hold in addition to the machine's CPUs, for a cluster of one node. Busy workers and fits
-            together still use at most the machine's CPUs. None if Ray was started with the machine's real number of CPUs.
+        parked: Number of CPUs that workers may hold in addition to the CPUs of `nodes`. Busy workers and fits together still use at most
+            the CPUs of `nodes`, so idle workers need not be closed. None if Ray has no additional CPUs: Ray was not started for the sweep.
         limit: Amounts of some resources that the sweep may hold on all nodes together. None if there is no limit.
     """
 
@@ -156,7 +156,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     """Return the next action. The caller carries the action out and then calls this function again.
 
     The queue is served in order, with one exception: while the first request waits for running trials, a trial that fits now is served.
-    This happens once for each request, so every request is served eventually. Trials that were started before are not overtaken.
+    Each request is overtaken at most once, so every request is served eventually. Requests with `again` are not overtaken.
 
     If any node has enough idle workers and free resources now, all workers of the gang are on one node. Otherwise the gang spreads over
     several nodes. Among the nodes with enough room, these criteria decide, in this order:
@@ -171,7 +171,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     Args:
         cluster: State of the cluster.
         queue: All requests, in the order of the queue.
-        reuse_larger: Whether a trial may use a worker with a larger fraction of a GPU than necessary, if no other worker is available.
+        reuse_larger: Whether a trial that cannot start otherwise may use workers with a larger fraction of a GPU than its shape has.
     """
     too_large = tuple(request for request in queue if not _fits_when_empty(request, cluster))
     request = next((request for request in queue if request not in too_large), None)
@@ -197,17 +197,17 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
 
 
 def growth(cluster: Cluster, queue: Sequence[Request], shape: Shape, size: int, nodes: Collection[str], left: bool) -> Place | None:
-    """Return the workers by which the gang of an elastic trial can grow; None if it must not or cannot grow.
+    """Return the workers by which the gang of an elastic trial can grow. Return None if the gang must not or cannot grow.
 
-    A gang does not grow while another trial needs the resources. Nodes on which the gang already has workers are preferred.
+    A gang does not grow while another trial may need the resources. Nodes on which the gang already has workers are preferred.
 
     Args:
         cluster: State of the cluster. The workers of the gang are busy.
         queue: All requests.
         shape: Shape of the trial.
-        size: Number of workers of the gang.
+        size: Current number of workers of the gang.
         nodes: Ids of the nodes on which the gang has workers.
-        left: Whether a trial is left to start, or a started trial has not asked for workers yet.
+        left: Whether a trial is left that has not started, or a started trial has not requested workers yet. The gang then does not grow.
     """
     if queue or left:
         return None
@@ -215,18 +215,18 @@ def growth(cluster: Cluster, queue: Sequence[Request], shape: Shape, size: int, 
 
 
 def largest_gang(shape: Shape, cluster: Cluster) -> int:
-    """Return the largest number of workers of an elastic shape that fits on the empty cluster, at least the shape's lower bound."""
+    """Return how many workers of an elastic shape fit on the empty cluster. The result is within the bounds of the shape."""
     placed = _place_most(Request(-1, {}, shape), replace(cluster, workers=(), grants=()), shape.sizes[-1])
     return max(shape.workers, len(placed.start) if placed else 0)
 
 
 def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False) -> Place | Grant | None:
-    """Return the action that serves a request in this state; None if it cannot be served now.
+    """Return the action that serves a request in this state of the cluster. Return None if the request cannot be served now.
 
     Args:
         request: The request.
         cluster: State of the cluster.
-        others: The other requests in the queue. An elastic trial leaves them the resources with which they could start now.
+        others: The other requests in the queue. An elastic trial leaves them the resources with which they could be served now.
         larger: See `_serves`.
     """
     placed = _place(request, cluster, larger)
@@ -243,7 +243,7 @@ def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger
 
 
 def _place_most(request: Request, cluster: Cluster, most: int, larger: bool = False, near: Collection[str] = ()) -> Place | None:
-    """Return the action that places as many workers of a request as possible, at most `most`; None if no worker can be placed."""
+    """Return the action that forms the largest gang for a request, of at most `most` workers. Return None if no worker can be placed."""
     for size in range(most, 0, -1):
         if isinstance(placed := _place(request, cluster, larger, size, near), Place):
             return placed
@@ -251,7 +251,7 @@ def _place_most(request: Request, cluster: Cluster, most: int, larger: bool = Fa
 
 
 def _carried_out(action: Place | Grant, cluster: Cluster) -> Cluster:
-    """Return the state of the cluster after an action."""
+    """Return the state of the cluster after an action has been carried out."""
     if isinstance(action, Grant):
         return replace(cluster, grants=[*cluster.grants, (action.node, action.request.need)])
     assert action.request.shape is not None
@@ -277,8 +277,8 @@ class _Offer:
     Attributes:
         node: Id of the node.
         idle: Idle workers that have the right resources, the preferred ones first.
-        new: Number of workers that can start now.
-        most: Number of idle or new workers that may become busy on this node now. The node cannot run more ranks of the request.
+        new: Number of new workers that can start on the node now, according to the resources that no worker holds.
+        most: Number of workers that may become busy on the node now, according to the resources that busy workers and fits leave.
     """
 
     node: str
@@ -288,12 +288,12 @@ class _Offer:
 
     @property
     def size(self) -> int:
-        """Number of ranks that the node can run now."""
+        """Number of idle and new workers together that can become busy on the node now."""
         return min(self.most, len(self.idle) + self.new)
 
 
 def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
-    """Return the number of workers that fit into `have`, at most `most`. Each worker needs the resources `need`."""
+    """Return how many workers fit into the resources `have`, at most `most`. Each worker needs the resources `need`."""
     counts = [int((have.get(name, 0.0) + EPSILON) // amount) for name, amount in need.items() if amount > 0]
     part = need.get("GPU", 0.0)
     if 0 < part < 1:  # A worker's fraction of a GPU cannot be split over two GPUs.
@@ -302,13 +302,19 @@ def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
 
 
 def _used(cluster: Cluster, node: str | None, phases: Sequence[Phase], grants: bool) -> list[Resources]:
-    """Return the resources of each worker in one of these phases, and of each fit if `grants` is True. None means all nodes."""
+    """Return the resources of each worker on a node in one of these phases. If `grants` is True, add the resources of each fit there.
+
+    If `node` is None, include the workers and fits on all nodes.
+    """
     held: list[Resources] = [dict(worker.resources) for worker in cluster.workers if node in (None, worker.node) and worker.phase in phases]
     return held + [resources for where, resources in cluster.grants if grants and node in (None, where)]
 
 
 def _left(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> dict[str, float] | None:
-    """Return the resources that the limit leaves; None without a limit."""
+    """Return the part of the sweep's limit that workers in these phases, and fits if `grants` is True, do not use.
+
+    Return None if the sweep has no limit.
+    """
     if cluster.limit is None:
         return None
     left = minus(cluster.limit, _used(cluster, None, phases, grants))
@@ -326,9 +332,9 @@ def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
-    """Return the resources of a node that a new worker can hold. If `cluster.parked` is not None, fits run on Ray's spare CPUs.
+    """Return the resources of a node that a new worker can hold.
 
-    The CPUs of fits are then not subtracted.
+    The resources of fits are subtracted only if `cluster.parked` is None. Otherwise, fits run on a spare CPU of Ray.
     """
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
@@ -338,7 +344,7 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
 
 
 def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
-    """Return whether a worker holds exactly the resources `need`. With `larger`, it may hold a larger fraction of a GPU."""
+    """Return whether a worker holds exactly the resources `need`. If `larger` is True, the worker may hold a larger fraction of a GPU."""
     has = dict(worker.resources)
     if larger and 0 < need.get("GPU", 0.0) <= has.get("GPU", 0.0) <= 1:
         return {**has, "GPU": 0.0} == {**need, "GPU": 0.0}
@@ -348,14 +354,14 @@ def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
 def _place(
     request: Request, cluster: Cluster, larger: bool = False, size: int | None = None, near: Collection[str] = ()
 ) -> Place | Grant | None:
-    """Return the action that serves the request in this state; None if the request cannot be served now.
+    """Return the action that serves a request in this state of the cluster. Return None if the request cannot be served now.
 
     Args:
         request: The request.
         cluster: State of the cluster.
         larger: See `_serves`.
-        size: Number of workers; None for the smallest number of the request's shape.
-        near: Ids of nodes that are filled first; () to put the gang on one node if possible.
+        size: Number of workers. None for the smallest number that the shape of the request allows.
+        near: Ids of nodes that get workers first. If empty, all workers are placed on one node if possible.
     """
     if request.shape is None:
         return _grant(request, cluster)
@@ -385,7 +391,7 @@ def _place(
 
 
 def _most_within(need: Resources, left: Resources | None, most: int) -> int:
-    """Return how many workers that each need these resources the limit allows, at most `most`."""
+    """Return how many workers fit into `left`, the rest of the limit, at most `most`. Each worker needs the resources `need`."""
     return most if left is None else _count({name: amount for name, amount in need.items() if name in left}, left, most)
 
 

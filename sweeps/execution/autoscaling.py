@@ -1,7 +1,7 @@
-"""Ask Ray's autoscaler for the nodes that waiting trials need, and find out whether it can provide a shape at all.
+"""Ask Ray's autoscaler for the nodes that waiting trials need, and find out whether the autoscaler can start enough nodes for a trial.
 
-The autoscaler starts nodes for pending placement groups, as for the trials of Ray Tune. A placement group belongs to the sweep's Ray job,
-so Ray removes it when the driver dies.
+The autoscaler starts nodes for pending placement groups. Ray Tune also creates such a group for each trial. A placement group belongs to
+the sweep's Ray job, so Ray removes the group when the driver dies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_EVERY = 0.5
 
 
 def bundles_of(request: Request) -> list[dict[str, float]]:
-    """Return the resources that a request needs: one item for each worker of a trial, or one item for a fit."""
+    """Return the bundles of a placement group for a request: one for each worker of a trial, or one for a fit."""
     if request.shape is not None:
         return [dict(request.shape.per_worker)] * request.shape.workers
     need = {name: amount for name, amount in request.need.items() if amount > 0}
@@ -32,11 +32,11 @@ def bundles_of(request: Request) -> list[dict[str, float]]:
 
 
 def within(requests: Sequence[Request], left: Mapping[str, float] | None) -> list[Request]:
-    """Return the first requests that fit together into what a limit leaves.
+    """Return requests that fit together into what the sweep's limit leaves. A request that does not fit after earlier ones is skipped.
 
     Args:
-        requests: Requests that wait.
-        left: Amount of each limited resource that the sweep may still use; None without a limit.
+        requests: Requests that wait, in the order of the queue.
+        left: Amount of each limited resource that the sweep may still use. None if there is no limit.
     """
     kept = []
     for request in requests:
@@ -48,13 +48,13 @@ def within(requests: Sequence[Request], left: Mapping[str, float] | None) -> lis
 
 
 class NodeRequests:
-    """Placement groups that stand for waiting requests, so that the autoscaler starts nodes for these requests.
+    """Placement groups that make the autoscaler start nodes for waiting requests.
 
-    The pool starts workers outside of the groups. When Ray has placed a group, the resources exist. The group is then removed, so that the
-    workers can use these resources.
+    Workers do not run inside these groups. When Ray has placed a group, the resources exist. The group is then removed, so that the pool
+    can start workers with these resources.
 
     Attributes:
-        may_grow: Result of `may_grow`; None before the first request.
+        may_grow: Whether the cluster can get new nodes: the result of the function `may_grow`. None before the first request.
     """
 
     def __init__(self) -> None:
@@ -63,9 +63,10 @@ class NodeRequests:
         self.may_grow: bool | None = None
 
     def update(self, waiting: Sequence[Request], now: float) -> None:
-        """Create and remove placement groups, so that each waiting request has a pending one.
+        """Create a placement group for each waiting request, and remove groups that are placed or no longer needed.
 
-        Do nothing on a cluster that cannot grow.
+        If a request still waits some seconds after its group was placed, the request gets a new group. On a cluster that cannot get new
+        nodes, nothing is done.
 
         Args:
             waiting: Requests that wait for workers or resources.
@@ -90,18 +91,22 @@ class NodeRequests:
 
 
 def may_grow() -> bool:
-    """Return whether Ray's autoscaler (version 2, the default) can manage the cluster: it needs an instance id of each node.
+    """Return whether Ray's autoscaler (version 2, the default) can manage the cluster.
 
-    KubeRay and `ray up` give each node an instance id, and `ray start` gives none.
+    The autoscaler recognizes a node by its instance id. KubeRay and `ray up` give each node such an id, but `ray start` does not. The
+    result is True if a node has an instance id.
     """
     return any(node.instance_id for node in _status().cluster_resource_state.node_states)
 
 
 def can_provide(shape: Shape) -> bool:
-    """Return whether Ray's autoscaler can start the nodes for a trial of a shape that does not fit on the cluster now.
+    """Return whether Ray's autoscaler can start enough nodes for a trial that does not fit on the cluster now.
 
-    The answer is the autoscaler's own, to a placement group that exists only for the question. The result is False if the cluster has no
-    autoscaler, or if the autoscaler does not answer in time.
+    The function creates a placement group for such a trial, waits for the autoscaler's answer, and removes the group. The result is False
+    if the cluster has no autoscaler, or if the autoscaler does not answer in time.
+
+    Args:
+        shape: Number of workers of the trial, and resources of each worker.
     """
     if not may_grow():
         return False
@@ -126,7 +131,7 @@ def _has(requests: Sequence[Any], group: Any) -> bool:
 
 
 def _status() -> Any:
-    """Return the state of the cluster and of its autoscaler, as Ray's global control store has it."""
+    """Return the state of the cluster and of its autoscaler from Ray's global control store."""
     from ray._raylet import GcsClient
     from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
 

@@ -55,7 +55,11 @@ def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({}
 
 
 def user_problem(backend: str) -> str | None:
-    """Import the backend of a user. Return a message of one line about a problem; None if it is valid, or not a reference."""
+    """Import a backend that has the form `module:attr`, and check it.
+
+    Returns:
+        A message of one line about a problem. None if the backend is valid, or does not have this form.
+    """
     if ":" not in backend:
         return None
     try:
@@ -85,19 +89,19 @@ class WorkerGroup(BaseWorkerGroup):
         self._workers, self._resources = workers, resources
 
     def execute_single_async(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function in the process of one worker; return a reference to its result."""
+        """Call a function in the process of one worker. Return a reference to the result of the function."""
         return self._workers[worker_index].execute.remote(func, *args, **kwargs)
 
     def execute_async(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Call a function in the process of each worker; return references to the results, ordered by rank."""
+        """Call a function in the process of each worker. Return references to the results, ordered by rank."""
         return [self.execute_single_async(rank, func, *args, **kwargs) for rank in range(len(self))]
 
     def execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Call a function in the process of each worker; return the results, ordered by rank."""
+        """Call a function in the process of each worker. Return the results, ordered by rank."""
         return list(ray.get(self.execute_async(func, *args, **kwargs)))
 
     def execute_single(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function in the process of one worker; return its result."""
+        """Call a function in the process of one worker. Return the result of the function."""
         return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
 
     def get_resources_per_worker(self) -> dict[str, float]:
@@ -110,9 +114,9 @@ class WorkerGroup(BaseWorkerGroup):
 
 
 class OwnProcess(WorkerGroup):
-    """Worker group of a gang of one. Functions are called directly.
+    """Worker group of a gang of one worker. Functions are called directly in this process.
 
-    A call to the actor would wait for the worker's main thread, which the backend blocks.
+    A call to the worker's actor would never start, because the backend blocks the worker's main thread while it waits for the call.
 
     Args:
         resources: Name and amount of each resource of the worker.
@@ -122,7 +126,7 @@ class OwnProcess(WorkerGroup):
         super().__init__((None,), resources)
 
     def execute_single_async(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function in this thread; return a reference to its result."""
+        """Call a function in this thread. Return a reference to the result of the function."""
         return ray.put(func(*args, **kwargs))
 
 
@@ -130,8 +134,8 @@ class Membership:
     """Membership of this process in a gang. It ends when `leave` is called.
 
     Args:
-        ranks: Place of this process in the gang.
-        visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep the present value.
+        ranks: Ranks of this process, and the size of the gang.
+        visible_gpus: New value of `CUDA_VISIBLE_DEVICES`. None to keep the current value.
 
     Attributes:
         groups: Process groups of torch that belong to the gang; empty before `enter`.
@@ -158,23 +162,26 @@ class Membership:
         self.groups = isolation.groups()
 
     def show_own_gpus(self) -> None:
-        """Set `CUDA_VISIBLE_DEVICES` to its value before the backend changed it. CUDA must not be initialized yet."""
+        """Restore the value that `CUDA_VISIBLE_DEVICES` had before the backend changed it. Call this before CUDA is initialized."""
         if self._gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = self._gpus
 
     def lost_its_group(self) -> bool:
-        """Return whether a loop has destroyed a process group of the gang."""
+        """Return whether the user's training loop has destroyed a process group of the gang."""
         return not self.groups <= isolation.groups()
 
     def exit_context(self) -> None:
-        """Exit the backend's context if `enter` has entered it. Errors are ignored, because a peer may have died."""
+        """Exit the context that `enter` has entered, if any. Errors are ignored, because another worker of the gang may have died."""
         context, self._context = self._context, None
         if context is not None:
             with contextlib.suppress(Exception):
                 context.__exit__(None, None, None)
 
     def leave(self) -> None:
-        """Exit the context, destroy all process groups, disconnect LightGBM, and restore the environment variables."""
+        """End the membership.
+
+        Exit the backend's context, destroy all process groups of torch, disconnect LightGBM, and restore the environment variables.
+        """
         self.exit_context()
         isolation.destroy_groups(frozenset())
         if (lightgbm := sys.modules.get("lightgbm.basic")) is not None:

@@ -1,4 +1,4 @@
-"""At the end of a trial, kill the processes that the trial's loop has started, even if they have started a session of their own."""
+"""At the end of a trial, kill the processes that the training loop has started, even if they have started a session of their own."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def marked(mark: str, among: Collection[int] | None = None) -> list[psutil.Proce
 
 
 def started() -> set[psutil.Process]:
-    """Return the children of this process and all their descendants."""
+    """Return the children of this process and the descendants of these children."""
     with contextlib.suppress(psutil.Error):
         return set(psutil.Process().children(recursive=True))
     return set()
 
 
 def end(mark: str, before: Collection[int] | None = None) -> int:
-    """Kill the processes that a loop has started, except helper processes of libraries.
+    """Kill the processes that a training loop has started, except helper processes of libraries, such as joblib's workers.
 
-    A forked process shows the environment that its parent was started with, which has no mark. So a forked process is found only as a
-    descendant of this process.
+    The environment in `/proc` of a forked process is the one that its parent was started with, so it has no mark. A forked process is found
+    only because it is a descendant of this process.
 
     Args:
-        mark: Mark in the environment of the processes.
-        before: Ids of all processes of this machine before the trial. Only newer processes are killed, and descendants of this process
-            are killed without a mark too. With None, all processes with the mark are killed.
+        mark: Value or beginning of the environment variable; see `marked`.
+        before: Ids of all processes of this machine before the trial. Newer processes are killed if they have the mark or are descendants
+            of this process. If None, all processes with the mark are killed, and no others.
 
     Returns:
         The number of killed processes.

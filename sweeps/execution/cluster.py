@@ -1,6 +1,6 @@
-"""Provide Ray for a sweep: a Ray that is started for the sweep, the Ray that this process is connected to, or a cluster.
+"""Provide Ray for a sweep: a local Ray instance that is started for the sweep, the Ray that this process is connected to, or a cluster.
 
-For a cluster, this module also packages the user's code and checks that all nodes share the sweep's folder.
+If the sweep runs on a cluster, this module also packages the user's code and checks that all nodes share the sweep's folder.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNIN
 
 @dataclass(frozen=True)
 class Joined:
-    """The Ray that a sweep runs on.
+    """The Ray instance or cluster on which a sweep runs.
 
-    A Ray that is started for the sweep has more CPUs than the machine: `SPARE_CPUS` for the tasks of a fit while workers hold all other
-    CPUs, and `parked` CPUs for idle workers. The pool alone decides which workers compute at the same time.
+    A Ray instance that is started for the sweep counts more CPUs than the machine has: `SPARE_CPUS` for the tasks of a fit while workers
+    hold all other CPUs, and `parked` CPUs for idle workers. The pool, not Ray, decides which workers compute at the same time.
 
     Attributes:
-        ours: Whether Ray was started for this sweep. Such a Ray ends together with the sweep.
-        roots: Folders in which the workers look for the user's modules; empty if the code was sent to the cluster.
+        ours: Whether Ray was started for this sweep. Ray then ends together with the sweep.
+        roots: Folders in which the workers look for the user's modules. Empty if the code was sent to the cluster.
         nodes: Resources of each node, without the additional CPUs.
         total: Resources of all nodes together, without the additional CPUs.
         parked: Number of additional CPUs for idle workers.
-        limit: Amounts of some resources that the sweep may hold on a Ray that was not started for it. None if there is no limit.
+        limit: Amount of each limited resource that the sweep may hold, if Ray was not started for the sweep. None if there is no limit.
     """
 
     ours: bool
@@ -84,32 +84,34 @@ class Joined:
 
     @property
     def room(self) -> dict[str, float] | None:
-        """Resources that busy and idle workers may hold together; None if this is not more than `total`."""
+        """Resources that busy and idle workers may hold together: `total` plus `parked`. None if Ray was not started for the sweep."""
         return {**self.total, "CPU": self.total["CPU"] + self.parked} if self.ours else None
 
     @property
     def cpus(self) -> float | None:
-        """Number of CPUs that tasks of Ray Data may use at the same time; None if Ray's own count is correct."""
+        """Number of CPUs that tasks of Ray Data may use at the same time. None if they may use all CPUs that Ray counts."""
         return self.total["CPU"] if self.ours or "CPU" in (self.limit or {}) else None
 
 
 @contextlib.contextmanager
 def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | None, share: Share = EVERYTHING) -> Iterator[Joined]:
-    """Connect to a Ray, or start a Ray, for the duration of the `with` block.
+    """Connect to Ray, or start a Ray instance, for the duration of the `with` block.
 
     Args:
         space: The search space, which names the user's modules.
         folder: The sweep's folder, which all nodes must share.
         roots: Folders of the user's modules.
-        address: Address of a cluster. If None, use the Ray that this process is connected to. If there is none, start a Ray.
+        address: Address of a cluster; None for no cluster. If this process is connected to Ray already, the address is ignored. If it
+            is not connected and there is no address, a Ray instance is started.
         share: The CPUs and GPUs that the sweep may use.
 
     Yields:
-        The description of this Ray.
+        The description of the Ray instance or cluster.
 
     Raises:
-        InputError: The cluster cannot be reached, the code is too large to send, or a node does not share the folder.
-        SweepsError: The Ray for this sweep did not start.
+        InputError: The cluster cannot be reached, the code is too large to send, a node does not share the folder, or Ray cannot set up
+            `runtime_env`.
+        SweepsError: The Ray instance for this sweep did not start.
     """
     import ray
 
@@ -161,7 +163,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
 
 @contextlib.contextmanager
 def _only_gpus(gpu_ids: tuple[str, ...] | None) -> Iterator[None]:
-    """Within the block, `ray.init` starts a Ray that has only these GPUs; None for all GPUs."""
+    """Within the `with` block, `ray.init` starts a Ray instance that uses only these GPUs; None for all GPUs."""
     before = os.environ.get(GPU_IDS)
     if gpu_ids is not None:
         os.environ[GPU_IDS] = ",".join(gpu_ids)
@@ -175,12 +177,12 @@ def _only_gpus(gpu_ids: tuple[str, ...] | None) -> Iterator[None]:
 
 
 def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None) -> None:
-    """Start a Ray for this sweep. If this takes too long, end Ray's processes and try once more with a longer limit.
+    """Start a Ray instance for this sweep. If this takes too long, end Ray's processes and try once more with a longer time limit.
 
     Args:
         folder: The sweep's folder.
-        cpus: Number of CPUs for `ray.init`.
-        runtime_env: Ray's runtime environment.
+        cpus: Number of CPUs for `ray.init`, which may be more than the machine has; see `Joined`.
+        runtime_env: Runtime environment for `ray.init`; None for no runtime environment.
 
     Raises:
         SweepsError: Ray did not start.
@@ -209,9 +211,9 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
 
 @contextlib.contextmanager
 def _patience(limit: float) -> Iterator[None]:
-    """Within the block, `ray.init` waits up to `limit` seconds for Ray's processes.
+    """Within the `with` block, `ray.init` waits up to `limit` seconds for Ray's processes.
 
-    For the start of the raylet, Ray has no such option, so a private function of Ray is replaced.
+    Ray has no option for the time that the raylet may take to start. So a private function of Ray is replaced.
     """
     from ray._private import services
 
@@ -240,10 +242,10 @@ def _patience(limit: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _only_needed() -> Iterator[None]:
-    """Within the block, `ray.init` starts only the processes of Ray that a sweep needs.
+    """Within the `with` block, `ray.init` starts only the processes of Ray that a sweep needs.
 
-    It does not start the autoscaler's monitor, the monitor that sends workers' logs to the driver, and the dashboard's server. It starts
-    the agent of the dashboard without the agent's web server and metrics. Each is a Python process that imports Ray.
+    `ray.init` then starts neither the autoscaler's monitor, nor the monitor that sends workers' logs to the driver, nor the dashboard's
+    server. Each of these would be a Python process that imports Ray. The agent of the dashboard starts without web server and metrics.
     """
     from ray._private import utils
     from ray._private.node import Node
@@ -264,7 +266,10 @@ def _only_needed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Within the block, `ray.init` starts a Ray that listens only on the loopback address. On macOS and Windows, Ray always does this."""
+    """Within the `with` block, `ray.init` starts a Ray instance that listens only on the loopback address.
+
+    On macOS and Windows, this is Ray's default.
+    """
     from ray._private import ray_constants
 
     plain = ray_constants.ENABLE_RAY_CLUSTER
@@ -277,10 +282,10 @@ def _on_loopback() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _apart() -> Iterator[None]:
-    """Within the block, `ray.init` starts each process in a process group of its own.
+    """Within the `with` block, `ray.init` starts each process of Ray in a process group of its own.
 
-    A signal to the driver's group, for example from `timeout`, then reaches only the driver. Without Ray, the driver could not stop the
-    sweep cleanly.
+    A signal to the driver's process group, for example from `timeout`, then ends only the driver. If the signal ended Ray too, the driver
+    could not stop the sweep cleanly.
     """
     from ray._private import services as starting
 
@@ -298,10 +303,10 @@ def _apart() -> Iterator[None]:
 
 
 def _end_ray(before: set[int]) -> None:
-    """End the processes of a Ray that did not start.
+    """End the processes that a failed start of Ray has left.
 
     Args:
-        before: Ids of the children of this process before the start. All newer children are ended, except MLflow's tracker process.
+        before: Ids of the children of this process before the start. All newer children are killed, except the one that writes to MLflow.
     """
     left = [child for child in psutil.Process().children() if child.pid not in before and not _tracks(child)]
     for process in left:
@@ -311,7 +316,7 @@ def _end_ray(before: set[int]) -> None:
 
 
 def _resume_hint(folder: Path) -> str:
-    """Return the part of an error message that says how to resume the sweep; "" if nothing has been recorded."""
+    """Return the part of an error message that says how to resume the sweep. Return "" if the sweep has recorded nothing yet."""
     return (
         f"; everything that was recorded is safe. To continue the sweep: {resume_command(folder)}"
         if (folder / "space.yaml").is_file()
@@ -320,11 +325,11 @@ def _resume_hint(folder: Path) -> str:
 
 
 class _Watch(threading.Thread):
-    """Thread that ends this process when the sweep's own Ray has died. Ray itself would end this process only after a minute.
+    """Thread that ends this process when the Ray instance of the sweep has died. Ray itself would end this process only after a minute.
 
     Args:
-        folder: The sweep's folder, in which the processes of Ray are recorded.
-        node: Ray's object of the local node.
+        folder: The sweep's folder. The ids of Ray's processes are recorded in this folder.
+        node: The `ray._private.node.Node` of this machine.
     """
 
     def __init__(self, folder: Path, node: Any):
@@ -350,7 +355,7 @@ class _Watch(threading.Thread):
 
 
 def _tracks(process: psutil.Process) -> bool:
-    """Return whether a process is the one that writes to MLflow. It may end after the driver, and a resumed sweep waits for its end."""
+    """Return whether a process is the one that writes to MLflow. This process may outlive the driver; a resumed sweep waits for its end."""
     try:
         return any("sweeps.tracking.mlflow.tracker_process" in part for part in process.cmdline())
     except psutil.Error:
@@ -377,13 +382,13 @@ def _joined(ours: bool, roots: Iterable[Path], parked: int = 0, limit: dict[str,
 
 
 def reach(address: str) -> None:
-    """Check quickly that a cluster's address accepts connections. Ray itself would retry for minutes.
+    """Check quickly that a cluster can be reached at an address. Ray itself would retry for minutes.
 
     Args:
-        address: Address of the cluster. Only an address of the form host:port is checked.
+        address: Address of the cluster. Connections are tried only to an address of the form host:port, not to "auto".
 
     Raises:
-        InputError: The address accepts no connection, or it is an address of Ray Client.
+        InputError: The address accepts no connection, or is an address of Ray Client (`ray://...`), which is not supported.
     """
     if address.startswith("ray://"):
         text = f"{address}: Ray Client is not supported; run sweeps on a node of the cluster, or with `ray job submit`, with --address auto"
@@ -397,16 +402,18 @@ def reach(address: str) -> None:
 
 
 def address_in_job() -> str | None:
-    """Return the address of the cluster if this process is the command of a Ray job; otherwise None."""
+    """Return "auto", the address of the job's cluster, if this process is the command of a Ray job; otherwise None."""
     return "auto" if JOB_CONFIG in os.environ else None
 
 
 def over_job(shipped: dict[str, Any]) -> dict[str, Any]:
-    """Return `shipped` with the `py_modules` of the Ray job in which this process runs added. Ray itself adds the job's other keys.
+    """Return a runtime environment to which the `py_modules` of the current Ray job are added, if this process runs in a Ray job.
+
+    Ray itself adds the other keys of the job's runtime environment.
 
     Args:
-        shipped: Ray's runtime environment with the code. It contains the modules in the job's working directory, because the job's command
-            runs in this directory.
+        shipped: Runtime environment with the code; see `environment`. It already contains the modules in the job's working directory,
+            because the job's command runs in this directory.
     """
     job = json.loads(os.environ.get(JOB_CONFIG) or "{}").get("runtime_env") or {}
     if "image_uri" in shipped:  # Ray does not combine an image with modules.
@@ -419,7 +426,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
 
     Args:
         address: Address of the cluster.
-        shipped: Ray's runtime environment with the code.
+        shipped: Runtime environment with the code; see `environment`.
 
     Raises:
         InputError: Ray cannot connect to the cluster.
@@ -435,7 +442,10 @@ def join(address: str, shipped: dict[str, Any]) -> None:
 
 
 def _in_a_line(error: Exception) -> str:
-    """Return the last line of an error of Ray. For a version mismatch, return all lines, because the last line does not explain it."""
+    """Return the text of an error of Ray as one line.
+
+    This is the last line of the text. For a version mismatch, all lines are joined, because the last line does not explain the error.
+    """
     lines = [line.strip() for line in str(error.__cause__ or error).strip().splitlines() if line.strip()]
     if lines and "mismatch" in lines[0].lower():
         return " ".join(lines)
@@ -446,17 +456,17 @@ def _in_a_line(error: Exception) -> str:
 
 
 def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, Any]:
-    """Return Ray's runtime environment for a cluster: the user's `runtime_env`, sweeps itself and the user's modules.
+    """Return Ray's runtime environment for a cluster: the space's `runtime_env`, the package `sweeps`, and the user's modules.
 
-    If the user names an image, no code is sent, because Ray does not combine an image with code.
+    If `runtime_env` has an `image_uri`, no code is sent, because Ray does not combine an image with code.
 
     Args:
-        space: The search space, which names the modules.
-        roots: Folders of the user's modules. A folder without any of the modules is not sent.
+        space: The search space. It has the `runtime_env` and refers to the user's modules.
+        roots: Folders that may contain the user's modules. Only folders with modules that the space refers to are sent.
         stage: An empty folder, to which the user's code is copied.
 
     Raises:
-        InputError: The code is larger than `MOST_BYTES`, or `working_dir` is a URI.
+        InputError: The code is larger than `MOST_BYTES`, or the `working_dir` in `runtime_env` is a URI.
     """
     given = space.runtime_env.for_ray()
     if "image_uri" in given:
@@ -482,10 +492,10 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
 
 
 def await_runtime_env(space: Space) -> None:
-    """Wait until Ray has set up the `runtime_env` of the space file in one process.
+    """Wait until Ray has set up the `runtime_env` of the space file for a first process.
 
     Raises:
-        InputError: Ray cannot set it up, for example because pip does not find a package.
+        InputError: Ray cannot set up the `runtime_env`, for example because pip does not find a package.
     """
     import ray
 
@@ -498,17 +508,17 @@ def await_runtime_env(space: Space) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing. Ray calls this function in a worker process to set the process up."""
+    """Do nothing. Before Ray calls this function in a process, Ray sets up the `runtime_env` for this process."""
 
 
 def own_code() -> dict[str, Any]:
-    """Return the part of a runtime environment that contains sweeps itself."""
+    """Return the part of a runtime environment that contains the package `sweeps`."""
     file = references.source_of("sweeps")
     return {"py_modules": [str(file.parent)] if file is not None else [], "excludes": ["__pycache__"]}
 
 
 def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
-    """Return the folders that contain modules of these references, in the order of `roots`. Installed modules need no folder.
+    """Return the folders that contain the modules of references, in the order of `roots`. Installed modules are left out.
 
     Args:
         names: References of the form `module:attr`.
@@ -525,7 +535,7 @@ def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
 
 
 def lay_out(root: Path, stage: Path) -> None:
-    """Copy a folder of code to `stage`, without data files, hidden files and generated folders."""
+    """Copy the code in `root` to `stage`, without large files, data files, hidden files and generated folders."""
 
     def left_out(folder: str, names: list[str]) -> set[str]:
         return {name for name in names if not _is_code(Path(folder, name))}
@@ -547,10 +557,10 @@ def _is_code(path: Path) -> bool:
 
 
 def check_storage(folder: Path) -> None:
-    """Check that all nodes share the sweep's folder, because workers write checkpoints there and the driver reads them.
+    """Check that the sweep's folder is on storage that all nodes share. Workers write checkpoints there, and the driver reads them.
 
     Raises:
-        InputError: A node does not share the folder or did not answer. The error names each of these nodes.
+        InputError: The folder is not the same on a node, or a node did not answer. The error has a problem for each of these nodes.
     """
     if problems := storage_problems(folder.parent, read_on_nodes(folder / ORIGIN)):
         raise InputError(problems)
@@ -617,7 +627,10 @@ def last_line(error: BaseException) -> str:
 
 
 def at_driver() -> Any:
-    """Return the scheduling strategy of actors that read the data or write the sweep's folder: the driver's node while it is alive."""
+    """Return a scheduling strategy that prefers the driver's node, for actors that read the data or write to the sweep's folder.
+
+    If the driver's node has died, Ray chooses another node.
+    """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -642,7 +655,7 @@ _mode: str | None = None  # Value of `RAY_AUTH_MODE` from `prepare_authenticatio
 def prepare_authentication(address: str) -> None:
     """Set `RAY_AUTH_MODE` to the mode that a cluster needs: "token" if the cluster requires a token, "disabled" otherwise.
 
-    Ray reads this variable when Ray is imported, and a process with a token cannot use a cluster without tokens. So each mode is tried
+    Ray reads this variable when Ray is imported, and a process with a token cannot use a cluster that requires none. So each mode is tried
     in a separate process. If the user has set `RAY_AUTH_MODE`, the variable is not changed.
 
     Args:
@@ -673,7 +686,7 @@ def prepare_authentication(address: str) -> None:
 
 
 def forget_authentication() -> None:
-    """Remove `RAY_AUTH_MODE` again if `prepare_authentication` has set this variable."""
+    """Remove the variable `RAY_AUTH_MODE` if its value is from `prepare_authentication`."""
     global _mode
     if _mode is not None and os.environ.get(AUTH_MODE) == _mode:
         del os.environ[AUTH_MODE]
@@ -682,7 +695,7 @@ def forget_authentication() -> None:
 
 
 def _read_again() -> None:
-    """If Ray was imported already, make Ray read `RAY_AUTH_MODE` again. Otherwise Ray reads the variable only once."""
+    """Make Ray read `RAY_AUTH_MODE` again, if Ray is imported already. Ray by itself reads the variable only during the import."""
     if "ray" in sys.modules:
         from ray._raylet import Config  # type: ignore[attr-defined]
 
@@ -690,7 +703,7 @@ def _read_again() -> None:
 
 
 def _ask(address: str, mode: str) -> int | None:
-    """Return the exit code of `ASK` with this mode of authentication; None if the cluster does not answer in time."""
+    """Run the script `ASK` with a value of `RAY_AUTH_MODE`. Return its exit code, or None if the cluster does not answer in time."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", ASK, address], env={**os.environ, AUTH_MODE: mode}, capture_output=True, timeout=ANSWER_WITHIN
