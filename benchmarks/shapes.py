@@ -1,6 +1,7 @@
 """What gangs of warm workers cost: starts, changes of shape, a lost rank, and the fixed cost of a sweep.
 
-*One trial* and *two tiny trials* are commands, from their start to their end. All other sweeps run in a Ray that runs already, and their
+*One trial* and *two tiny trials* are commands, from their start to their end, in a folder in which MLflow's database exists (to create
+the database takes MLflow 1.4 CPU-seconds, once for each folder of sweeps). All other sweeps run in a Ray that runs already, and their
 time is from the start of the first trial to the end of the last one. *32 trials* train XGBoost on digits, on one worker, on two, and on one
 and two in turn; on *two nodes*, each node has one CPU. *40 trials* sleep four times 0.5 s on one or two workers, with a sum over all ranks
 after each sleep, on three nodes of two logical CPUs; their share is the time of all ranks over the time of all CPUs. *A gang* is formed
@@ -109,11 +110,16 @@ def nodes(count: int, cpus: int) -> Iterator[str]:
 
 def command(task: Task, trainer: str, workers: int) -> dict[str, Any]:
     """Run a tiny sweep as a command; return its seconds, and the parts before, during and after the trials."""
+    from sweeps.tracking.mlflow import sqlite_tables
+
+    runs = task.folder / "runs"
+    runs.mkdir()
+    sqlite_tables.create(f"sqlite:///{runs / 'mlflow.db'}")
     text = TINY.format(trainer=trainer, trials=task.trials, workers=workers, params=FEW_STEPS[trainer])
     file = space_file(task, "tiny", text)
     began = time.time()
     done = subprocess.run(
-        [sys.executable, "-m", "sweeps", "run", str(file), "--dir", str(task.folder / "runs"), "--json"],
+        [sys.executable, "-m", "sweeps", "run", str(file), "--dir", str(runs), "--json"],
         cwd=ROOT,
         env=dict(os.environ),
         capture_output=True,
