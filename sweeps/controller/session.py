@@ -1,4 +1,7 @@
-"""Start Ray, the pool and the data actor, and shut them down. `run`, `resume`, `rerun` and `export --refit` use this module."""
+"""Start and shut down what trials need to run: Ray, the pool of workers, and the actor that prepares the data.
+
+The commands `run`, `resume`, `rerun` and `export --refit` use this module.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def prepare_ray(address: str | None) -> None:
-    """Prepare this process for Ray: check that the cluster answers, set Ray's environment, and import Ray.
+    """Prepare this process for Ray: check that the cluster answers, set Ray's environment variables, and import Ray.
 
     Args:
         address: Address of a Ray cluster; None to start Ray on this machine.
@@ -54,23 +57,26 @@ def prepare_ray(address: str | None) -> None:
 def reserve(
     name: str, folder: Path, address: str | None, cpus: int | None, gpus: int | None, origin: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[Share]:
-    """Reserve CPUs and GPUs for a session, for the time of the block. Call `prepare_ray` first.
+    """Reserve CPUs and GPUs of this machine for a session, while the `with` block runs. Call `prepare_ray` first.
 
-    Without a cluster, log a note about each other sweep on this machine.
+    A note is logged for every other sweep of this user that runs on this machine. If the session uses a Ray cluster that already runs,
+    nothing is reserved, and no note is logged.
 
     Args:
         name: Name of the sweep, or the command that needs the session.
         folder: The sweep's folder.
-        address: Address of a Ray cluster.
-        cpus: Number of CPUs that the session may use. None means as many as when the sweep started, or else all that are left.
-        gpus: Number of GPUs that the session may use. None means the same as for `cpus`.
-        origin: Content of the sweep's `origin.json`, which has the numbers with which the sweep started.
+        address: Address of a Ray cluster; None for this machine.
+        cpus: Number of CPUs that the session may use. None means the number in `origin`. If `origin` has no number either, the session may
+            use all CPUs that the other sweeps leave.
+        gpus: Number of GPUs that the session may use. None has the same meaning as for `cpus`.
+        origin: Content of the sweep's `origin.json`. Its keys `cpus` and `gpus` are the values of `--cpus` and `--gpus` with which the
+            sweep started. The default is for a new sweep.
 
     Yields:
         The CPUs and GPUs that the session may use.
 
     Raises:
-        InputError: This machine has fewer CPUs or GPUs, or other sweeps use all CPUs.
+        InputError: This machine has fewer CPUs or GPUs than `cpus` and `gpus`, or other sweeps use all CPUs.
     """
     import ray
 
@@ -90,14 +96,14 @@ def reserve(
 
 
 class SweepSession:
-    """Starts Ray, the pool and the data actor of one space, and shuts them down. Use a session in a `with` statement.
+    """Starts Ray, the pool of workers and the data actor for one sweep, and shuts them down. Use a session in a `with` statement.
 
     Args:
-        space: The space. Its shapes are the shapes that trials may have.
-        folder: Folder for prepared data.
-        roots: Folders of the user's modules.
+        space: The search space. `space.shapes` lists every number of workers, with their resources, that a trial may have.
+        folder: The sweep's folder, or the temporary folder of a rerun or a refit. The fitted preprocessing chains are stored in it.
+        roots: Folders from which the user's modules are imported.
         address: Address of a Ray cluster. None starts Ray on this machine, unless this process is already connected to Ray.
-        job: Values for fields of `Job` that replace the values from `job_of`, by field name.
+        job: Fields of `Job`, by name, whose values differ from those that `job_of` returns.
         max_failures: Number of times that a trial may lose its workers before the trial fails.
         train_and_valid: True to train on the rows of train and valid together; see `sweeps.data.data_actor`.
         share: The CPUs and GPUs that the session may use; see `reserve`.
@@ -108,7 +114,8 @@ class SweepSession:
         dataset: Information about the data; set by `load_data`.
 
     Raises:
-        InputError: A trial needs more resources than the cluster has, or `trainer.backend` names an object that is no backend.
+        InputError: On entering the `with` block: a trial needs more resources than the cluster has, or `trainer.backend` names an object
+            that is no backend.
     """
 
     cluster: cluster.Joined
@@ -159,7 +166,7 @@ class SweepSession:
             self._resources.__exit__(kind, error, trace)
 
     def _check_backend(self) -> None:
-        """Import the user's backend, if there is one, and raise InputError if it is invalid."""
+        """If `trainer.backend` is a reference to the user's own backend, import the backend. Raise InputError if it is invalid."""
         backend = self.space.trainer.backend
         if ":" in backend:
             from sweeps.execution.backends import user_problem
@@ -169,7 +176,7 @@ class SweepSession:
                 raise locate_problems(self.space, [Problem("trainer.backend", text)])
 
     def _check_shapes(self, joined: Joined) -> None:
-        """Raise InputError if a shape can never fit, neither on the nodes that exist nor on those that an autoscaler can start."""
+        """Raise InputError if a trial's workers fit neither on the existing nodes nor on the nodes that an autoscaler can add."""
         from sweeps.execution.autoscaling import can_provide
 
         def can_fit(shape: Shape) -> bool:
@@ -205,15 +212,18 @@ class SweepSession:
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:
-        """Start the workers of trials of these shapes while the data is read.
+        """Start the workers of the first trials while the data is read.
 
-        On a shared cluster, do nothing, because reading the data needs the CPUs.
+        On a cluster that this session did not start, do nothing, because reading the data needs the CPUs.
+
+        Args:
+            shapes: Number of workers and their resources, for each of the first trials.
         """
         if self.cluster.ours:
             self.pool.warm.remote(shapes)
 
     def load_data(self, fingerprint: str | None) -> DatasetInfo:
-        """Load the data and pass its labels to the pool.
+        """Load the data, and tell the pool which column is the label. Return information about the data.
 
         Args:
             fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
@@ -234,10 +244,13 @@ class SweepSession:
         return self.dataset
 
     def _without_data(self, fingerprint: str | None) -> DatasetInfo:
-        """Return the dataset information for a loop that reads its own data.
+        """Return the dataset information of a space without a `data` section, whose loop reads its own data.
 
-        The fingerprint in the information is the fingerprint of the loop's code. If the code has changed since the sweep started, the
-        information contains a note. This is no error, because the new code may read the same data.
+        In place of the data, the loop's code is fingerprinted. If the code has changed since the sweep started, the information contains a
+        note. The change is no error, because the new code may read the same data.
+
+        Args:
+            fingerprint: Fingerprint of the code when the sweep started; None if the sweep is new.
         """
         import ray
 
@@ -257,7 +270,10 @@ class SweepSession:
         return info
 
     def configure_pool(self) -> None:
-        """Pass the data actor and the labels to the pool. A pool that was restarted needs both again."""
+        """Pass to the pool the data actor, the description of the label column, and what a new data actor needs to read the data again.
+
+        Call this method again if Ray has restarted the pool.
+        """
         from sweeps.data import data_actor
         from sweeps.execution.messages import Labels
 
@@ -266,24 +282,25 @@ class SweepSession:
         self.pool.configure.remote(self._data_actor, labels, reload)
 
     def prefit(self, shapes: Sequence[Shape]) -> Any:
-        """Fit the chains that are known before the first trial.
+        """Fit those preprocessing chains that are known before the first trial is sampled.
 
         Args:
-            shapes: Shapes of the first trials. On a shared cluster, the workers of these trials start as soon as no fit needs the CPUs.
+            shapes: Number of workers and their resources, for each of the first trials. On a cluster that this session did not start, these
+                workers start as soon as no fit needs the CPUs. Otherwise, `warm_workers` has started them.
 
         Returns:
-            A Ray reference that resolves when all chains are fitted.
+            Reference to a Ray task that ends when these chains are fitted.
         """
         return self.pool.prefit.remote(known_fits(self.space), () if self.cluster.ours else shapes)
 
     def count_fits(self) -> int:
-        """Return the number of distinct fitted chains, including chains that were fitted before the sweep was resumed."""
+        """Return how many distinct preprocessing chains were fitted, including those that were fitted before the sweep was resumed."""
         from sweeps.data.prepared_store import PreparedStore
 
         return PreparedStore(self.folder).count_chains()
 
     def close_workers(self) -> None:
-        """Close all workers on a shared cluster. Do nothing if this session started Ray, because Ray is then shut down as a whole."""
+        """Close all workers, unless this session started Ray: then Ray is shut down as a whole."""
         import ray
 
         if not self.cluster.ours and not self._workers_closed:
@@ -291,7 +308,7 @@ class SweepSession:
             self._workers_closed = True
 
     def _end_processes(self) -> None:
-        """Kill the actors and all workers on this machine. Remove the files that Ray Tune and Ray Train wrote for their own restores."""
+        """Kill the session's actors, and its workers on this machine. Delete the files with which Ray Tune and Ray Train could resume."""
         import ray
 
         for actor in self._actors:
@@ -302,11 +319,11 @@ class SweepSession:
 
 
 def job_of(space: Space, roots: tuple[str, ...]) -> Job:
-    """Return the settings that all trials of a space share.
+    """Return the settings that all trials of a sweep share.
 
     Args:
-        space: The space.
-        roots: Folders of the user's modules.
+        space: The search space of the sweep.
+        roots: Folders from which the user's modules are imported.
     """
     from sweeps.execution.messages import Job
     from sweeps.study.objectives import Objectives

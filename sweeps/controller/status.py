@@ -1,4 +1,4 @@
-"""Status of a sweep at one moment. The controller publishes such a status a few times a second."""
+"""Status of a sweep at one moment, for the live view. The controller publishes a new status a few times a second."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class TrialRow:
     Attributes:
         trial: The trial's id.
         stage: What the trial is doing, such as "waiting for workers". The stage is "training" from the first report on.
-        step: Number of reports so far.
+        step: Number of the trial's reports so far.
         max_t: Step at which the scheduler ends the trial; None if there is no such step.
         value: Objective in the latest report; None before the first report.
         best: Best objective among all reports of the trial; None before the first report.
-        shape: Workers that the trial runs on.
+        shape: Number of the trial's workers, and their resources.
         seconds: Seconds since the trial started.
         attempt: Number of the current attempt; above 1 if the trial lost workers.
-        configuration: Values of all dimensions except the workers.
-        notice: Text that explains why the trial does not train: the ranks that have not reported for a long time with the line of code that
-            each of them executes, or the resources that the cluster lacks. "" if there is nothing to explain.
+        configuration: Names and values of the trial's dimensions, for display; see `short_configuration`.
+        notice: Text that explains why the trial does not train: it names the ranks that have not reported for a long time, and the line of
+            code that each of them executes, or the resources that the cluster lacks. "" if there is nothing to explain.
     """
 
     trial: str
@@ -64,9 +64,9 @@ class ResourceUse:
     """Use of one resource, such as CPU.
 
     Attributes:
-        name: The resource.
+        name: Ray's name of the resource, such as `CPU`.
         total: Amount that the cluster has.
-        busy: Amount that trials and fits use.
+        busy: Amount that running trials and the fitting of preprocessors use.
         warm: Amount that idle workers hold for the next trial.
     """
 
@@ -82,19 +82,19 @@ class SweepStatus:
 
     Attributes:
         name: Name of the sweep's folder.
-        metric: The objective's metric.
-        goal: "minimize" or "maximize".
+        metric: Metric of the first objective.
+        goal: Goal of the first objective: "minimize" or "maximize".
         states: Number of trials by state: COMPLETE, PRUNED, FAIL, RUNNING.
-        total: Number of trials in the whole sweep, as known now; see `sweeps.study.repeats`.
+        total: Expected number of trials in the whole sweep. It may change while the sweep runs; see `sweeps.study.repeats.known_total`.
         best: The best trial. None before the first value, and always None with several objectives.
         front: Number of trials on the Pareto front; 0 with a single objective.
         failure: Id of the trial that failed last, and the last line of its error. None if no trial has failed.
         rows: The running trials, ordered by number.
         use: Use of CPU, GPU and every resource that the sweep requests; empty until the pool has reported.
-        fits: Number of preprocessors fitted so far.
+        fits: Number of preprocessing chains fitted so far.
         seconds: Seconds since the sweep started.
         left: Estimated time left; None while it is unknown.
-        stage: Current phase of the sweep if no trials run, such as "exporting the winner".
+        stage: Current phase of the sweep while no trials run, such as "exporting the winner"; else None.
         reason: Reason why the sweep is ending early; None if it is not ending early.
     """
 
@@ -125,7 +125,7 @@ def starting_status(space: Space, total: int, name: str, began: float, stage: st
 
     Args:
         space: The search space.
-        total: Number of trials in the whole sweep.
+        total: Expected number of trials in the whole sweep.
         name: Name of the sweep's folder.
         began: When the sweep started, in seconds since the epoch.
         stage: Current phase of the sweep, such as "reading the data".
@@ -135,14 +135,14 @@ def starting_status(space: Space, total: int, name: str, began: float, stage: st
 
 
 def shape_text(shape: Shape) -> str:
-    """Return a short text for a shape, such as `2 × 1 CPU`."""
+    """Return a short text for a shape, such as `2 × 1 CPU` for two workers with 1 CPU each."""
     per_worker = ", ".join(f"{amount:g} {name}" for name, amount in shape.per_worker)
     number = number_text(shape.scaling["num_workers"])
     return f"{number} × {per_worker}" if per_worker else number
 
 
 def short_configuration(trial: Trial) -> Pairs:
-    """Return a trial's preprocessor and the values of all other dimensions, except the workers."""
+    """Return (name, value) pairs for the trial's preprocessor and for each other dimension. The section `scaling` is left out."""
     pairs = [("preprocessor", trial.chain)] if trial.preprocessor or "preprocessor" in trial.labels else []
     for name, value in trial.labels.items():
         section, _, rest = name.partition(".")

@@ -29,8 +29,9 @@ class Best:
 
     Attributes:
         number: Number of the trial in the sweep: 0, 1, ...
-        id: Id of the trial as the commands take it, such as `0007`.
-        value: Objective at the trial's best step. With repeats, the aggregate of the values of all repeats.
+        id: Id of the trial, such as `0007`. Commands take this id as an argument.
+        value: Objective at the trial's best step. If the configuration was trained several times (`repeats`), the mean of the values of
+            these trials, or the other aggregate that the space file names.
         params: The `config` that the training loop received.
         dimensions: Values of the active dimensions by name, with the same names as the columns of `Sweep.trials`.
     """
@@ -45,8 +46,8 @@ class Best:
 class Sweep:
     """A sweep, read from its folder. The sweep may be running, finished, interrupted, killed or failed.
 
-    Every property reads the folder again, so its value is up to date while the sweep runs. Nothing is written. Only `bundle` runs
-    user code.
+    A property reads the folder each time that you access it, so the value is up to date while the sweep runs. Only `bundle` is loaded once
+    and kept. Nothing is written to the folder. No user code runs, unless you access `bundle`.
 
     Attributes:
         folder: The sweep's folder.
@@ -70,14 +71,13 @@ class Sweep:
         Returns:
             A frame with these columns:
 
-            - `number`.
+            - `number`: the number of the trial in the sweep: 0, 1, ...
             - `state`: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED (a resume continues the trial) or GIVEN (an initial point with a known
               result).
             - `value`: the objective, or NaN if the trial has no value. With several objectives, each has a column `value.METRIC`.
             - One column for each dimension that was active in any trial, such as `params.eta`. The type is Int64, float64, boolean, str or
-              object. The value is missing in the rows of trials for which the dimension
-              was inactive.
-            - `seconds`: seconds that the trial ran on workers, summed over all attempts.
+              object. In the row of a trial in which the dimension was not active, the value is missing.
+            - `seconds`: how long the trial ran on its workers, in seconds, summed over all attempts.
         """
         running = folder_lock.is_driven(self.folder)
         study = record.read(self.folder)
@@ -106,20 +106,20 @@ class Sweep:
 
     @property
     def study(self) -> optuna.Study | None:
-        """A copy of the Optuna study in memory, for Optuna's own analyses and plots. None before the first trial."""
+        """An in-memory copy of the sweep's Optuna study, for Optuna's own analyses and plots. None before the first trial."""
         study: optuna.Study | None = record.copy_study(self.folder)
         return study
 
     def curves(self, trial: int | str | None = None) -> pd.DataFrame:
-        """Return the reported values of the metric by step.
+        """Return the values that trials reported for the metric of the first objective, by step. Costs such as `seconds` are skipped.
 
         Args:
             trial: Number or id of one trial, or `best`. By default, all trials.
 
         Returns:
-            A frame with one row for each report and the columns `trial` (the number), `step` (1 for the first report) and `value` (the
-            metric of the first objective that is not a cost). If a trial of `pbt` took over another trial's checkpoint, its curve starts
-            with the other trial's curve up to that checkpoint.
+            A frame with one row for each report and the columns `trial` (the number), `step` (1 for the first report) and `value`. If the
+            scheduler `pbt` let a trial continue from another trial's checkpoint, the rows up to this checkpoint have the other trial's
+            values.
 
         Raises:
             InputError: There is no such trial.
@@ -134,7 +134,7 @@ class Sweep:
 
     @cached_property
     def bundle(self) -> Bundle:
-        """The loaded bundle of the best trial. Loading imports the user code inside the bundle.
+        """The bundle of the best trial, loaded. Loading imports the user code inside the bundle.
 
         Raises:
             InputError: The sweep has no bundle. The message gives the reason and a remedy.
@@ -159,7 +159,7 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
 
 
 def _column(values: list[Any]) -> pd.Series:
-    """Return the values of a dimension as a column. Its type fits the values. None in `values` is a missing value."""
+    """Return a dimension's values as a column of type boolean, Int64, float64, str or object. None becomes a missing value."""
     kinds = {type(v) for v in values if v is not None}
     if kinds == {bool}:
         return pd.Series(values, dtype="boolean")

@@ -23,8 +23,8 @@ def find(sweep: str | Path, root: Path) -> Path:
     """Return the folder of a sweep.
 
     Args:
-        sweep: The sweep's folder, its name in the root, the beginning of its name, or `latest`. A name without date and time
-            selects the newest sweep of that name.
+        sweep: The sweep's folder; the name of this folder in the root, such as `churn-20260102-120000`; the beginning of this name; or
+            `latest`. A name without date and time, such as `churn`, selects the newest sweep of that name.
         root: Root folder of all sweeps.
 
     Raises:
@@ -79,7 +79,7 @@ def bundle_of(bundle: str | Path, root: Path) -> Path:
 
 
 def trial_of(study: Record | None, trial_id: str) -> TrialRecord:
-    """Return a trial of a study.
+    """Return the trial that the user named.
 
     Args:
         study: The study; None if the sweep has not created one yet.
@@ -98,7 +98,7 @@ def trial_of(study: Record | None, trial_id: str) -> TrialRecord:
 
 
 def _refuse_long_path(name: str) -> None:
-    """Raise InputError if a name is too long for a path on any file system."""
+    """Raise InputError if a path is too long for every file system."""
     if len(os.fsencode(name)) > 4095 or any(len(os.fsencode(part)) > 255 for part in name.split("/")):
         raise InputError(
             Problem(

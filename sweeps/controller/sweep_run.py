@@ -48,7 +48,7 @@ StatusCallback = Callable[[SweepStatus], None]
 
 @dataclass
 class SweepRun:
-    """One run of a sweep in this process. The sweep is new, or an earlier process has started the sweep.
+    """Runs a sweep in this process: a new sweep, or a sweep that an earlier process started and that is resumed.
 
     Attributes:
         space: The search space.
@@ -57,8 +57,8 @@ class SweepRun:
         first_began: When the first process started the sweep, in seconds since the epoch.
         address: Address of a Ray cluster; None starts Ray on this machine.
         tracking_uri: MLflow tracking URI; None selects a SQLite file in the root.
-        on_progress: Called with a `SweepStatus` a few times a second.
-        trust: True to read pickles in the folder that this user's key has not signed.
+        on_progress: Function to call with a `SweepStatus` a few times a second; None to call none.
+        trust: True to read pickles in the sweep's folder even if they are not signed with this user's key.
         trackers: All trackers except MLflow.
         share: The CPUs and GPUs that the sweep may use. Set it before `run`.
     """
@@ -90,7 +90,7 @@ class SweepRun:
             changed: True if the user passed new limits or additional trials.
 
         Returns:
-            The earlier result if no work is left, else None.
+            The result that an earlier process saved, if there are no more trials to run. None if `run` must be called.
         """
         with logging_setup.redirect_to_file(self.folder / "sweep.log"):
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
@@ -108,12 +108,12 @@ class SweepRun:
         return None
 
     def _earlier_result(self, search: SearchLoop, earlier: dict[str, Any], limit: str | None) -> SweepResult:
-        """Return the earlier result with a note that no trials are left. Send MLflow the events that MLflow has missed.
+        """Return the saved result with a note that no trials are left. Send MLflow the data that its server did not receive.
 
         Args:
-            search: The search.
-            earlier: The result of the last process.
-            limit: Text for the limit that is spent now; None if no limit is spent.
+            search: The sweep's search, opened again.
+            earlier: Content of `result.json`.
+            limit: The limit that forbids further trials, such as `limits.timeout`. None if there is no such limit.
         """
         reason: str | None = earlier.get("reason")
         if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # This limit did not end the sweep.
@@ -127,11 +127,11 @@ class SweepRun:
         return result.with_note(conclusion.nothing_left_note(reason))
 
     def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
-        """Return the limit that would end the resumed search before its first trial. Return None if there is no such limit.
+        """Return the limit that would end the resumed search before its first trial, such as `limits.timeout`. None if there is none.
 
         Args:
-            search: The search.
-            earlier: The result of the last process.
+            search: The sweep's search, opened again.
+            earlier: Content of `result.json`.
         """
         limits, budget = self.space.limits, search.budget
         if search.interrupted or not search.to_run or not (earlier.get("best") or earlier.get("front")):
@@ -144,7 +144,7 @@ class SweepRun:
     # Run
 
     def run(self) -> SweepResult:
-        """Run the sweep. This process must hold the lock on the sweep's folder. During the run, its output goes to the sweep's log."""
+        """Run the sweep. This process must hold the lock on the sweep's folder. The process's stdout goes to the sweep's log meanwhile."""
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 return self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))
@@ -188,7 +188,7 @@ class SweepRun:
         return result
 
     def _check_started_early(self) -> contextlib.AbstractContextManager[None]:
-        """Start the process that will check the bundle, because its imports take seconds. Sweeps without a bundle need no process."""
+        """Start the process that will check the bundle, so that its slow imports are done by then. Start none if no bundle is made."""
         from sweeps.bundle import check_process
 
         trainer = self.space.trainer
@@ -245,7 +245,7 @@ class SweepRun:
         return conclusion.conclude(controller, self.trust, mlflow=mlflow, fits=session.count_fits(), notes=session.dataset.notes)
 
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
-        """Load the data, open the study, and publish the start of the sweep to the trackers."""
+        """Load the data, open the study, and tell the trackers that the sweep has started."""
         resumed = self._search_loop is not None
         if self.space.data.given:
             self._publish_stage("reading the data")
@@ -263,7 +263,7 @@ class SweepRun:
         return search
 
     def _publish_stage(self, stage: str) -> None:
-        """Publish the current phase of the sweep. Call this method only before the first trial starts."""
+        """Publish a status with the current phase of the sweep. Call this method only before the first trial starts."""
         if self._search_loop is not None:
             total = self._search_loop.queue.known_total
         else:
@@ -283,7 +283,7 @@ class SweepRun:
         return str(written.markdown)
 
     def _save_result(self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub) -> SweepResult:
-        """Write the result to the sweep's folder, with a note for each tracker that missed events."""
+        """Write `result.json`, and return the result. `notes` are added to it; they name the trackers that missed events."""
         result = concluded.result
         for note in notes:
             result = result.with_note(note)
@@ -303,7 +303,7 @@ class SweepRun:
 
     @property
     def _absolute_tracking_uri(self) -> str:
-        """MLflow's tracking URI, with an absolute path for SQLite, so that workers in other folders can use it."""
+        """MLflow's tracking URI. The path of a SQLite file is made absolute, because workers run in other working directories."""
         from sweeps.tracking import default_uri
 
         uri = self.tracking_uri or default_uri(self.root)
@@ -312,7 +312,7 @@ class SweepRun:
 
 
 def _with_stdout(callback: StatusCallback) -> StatusCallback:
-    """Return a callback that prints to the current standard output. While a sweep runs, the standard output is redirected to the log."""
+    """Return a function that calls `callback` with the present stdout, even while stdout is redirected to the log."""
     stdout = sys.stdout
 
     def call(status: SweepStatus) -> None:

@@ -30,15 +30,15 @@ class SweepSummary:
     Attributes:
         name: Name of the sweep's folder.
         folder: The sweep's folder.
-        state: "running", "finished", "failed", "interrupted", or "killed" if its process died.
+        state: "running", "finished", "failed", "interrupted", or "killed" if the process that ran the sweep died.
         trials: Number of trials by state: `completed`, `pruned`, `failed`, `running` or `interrupted`. It is empty before the first
             trial. In a running sweep, trials that do not train yet are counted under the first word of their stage, such as `waiting`.
-        total: Number of trials in the whole sweep, as known now; None if it is not known.
-        best: Id and value of the best trial; None if no trial has a value yet.
-        metric: Metric of the objective.
+        total: Expected number of trials in the whole sweep. It may change while the sweep runs. None if it is not known.
+        best: Id and value of the best trial. None if no trial has a value yet, or if there are several objectives.
+        metric: Metric of the first objective; None if no file in the folder names it.
         began: When the sweep started, in seconds since the epoch.
         result: The JSON object that `sweeps run --json` printed; None if the sweep has not ended.
-        algorithm: Algorithm of the search; None if no file in the folder names it.
+        algorithm: Algorithm of the search, such as `tpe`; None if no file in the folder names it.
         stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting for workers`,
             `waiting since 14:03:12 for nodes: ...` or `silent: rank 1 has not reported for 310 s; ...`. It is empty if the sweep does
             not run.
@@ -59,7 +59,7 @@ class SweepSummary:
     problems: tuple[Problem, ...] = ()
 
     def state_of(self, trial: TrialRecord) -> str:
-        """Return the state of a trial in one word. If the trial does not train yet or is silent, this is the first word of its stage."""
+        """Return a trial's state in one word. This is `waiting`, for example, if the trial waits for workers (see `stages`)."""
         state = trial_state(trial, self.state == "running")
         return _first_word(self.stages.get(trial.id, "running")) if state == "RUNNING" else state
 
@@ -146,7 +146,7 @@ def summarize(folder: Path) -> SweepSummary:
 
 
 def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:
-    """Return the study and its problems. The study is None if it is damaged, or if its database cannot be reached."""
+    """Return the study and its problems. The study is None if it does not exist yet, is damaged, or its database cannot be reached."""
     from sweeps.study import record
 
     try:
@@ -164,7 +164,7 @@ def _count_trials(study: Record, running: bool, stages: dict[str, str]) -> dict[
 
 
 def _stages(folder: Path, study: Record) -> dict[str, str]:
-    """Return the stages of running trials that do not train yet or are silent, by id."""
+    """Return the stage of each running trial that does not train yet or is silent, by the trial's id."""
     running = {t.id for t in study.ran if t.result.state.name == "RUNNING"}
     saved = read_json_object(SweepFolder(folder).stages) or {}
     return {trial: stage for trial, stage in saved.items() if trial in running and is_text(stage) and stage.strip()}
@@ -184,7 +184,7 @@ def _first_word(stage: str) -> str:
 
 
 def _damaged_files(folder: Path) -> Iterator[Problem]:
-    """Yield the problems of the files in the folder that do not belong to the study."""
+    """Yield a problem for `origin.json` and for `result.json`, if the file is damaged."""
     paths = SweepFolder(folder)
     origin = read_json_object(paths.origin)
     if error := "does not contain a JSON object" if origin is None else origin_error(origin):

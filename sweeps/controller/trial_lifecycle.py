@@ -1,4 +1,4 @@
-"""Start, continue, pause and end trials. Each change is made in the study, the pool, the trackers and the live view."""
+"""Start, continue, pause and end trials. The study, the pool of workers, the trackers and the live view learn of every such step here."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TrialLifecycle:
         began: When the sweep started, in seconds since the epoch.
 
     Attributes:
-        progress: Progress of the running trials.
-        cleaner: Deletes checkpoints; None if the space does not limit them.
+        progress: Running and ended trials, from which the live view is made.
+        cleaner: Deletes checkpoints that need not be kept; None if the space file keeps all checkpoints.
     """
 
     def __init__(self, search: SearchLoop, pool: PoolHandle, trackers: TrackerHub, began: float):
@@ -44,7 +44,7 @@ class TrialLifecycle:
         self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
 
     def start(self, trial: Trial, past: Past | None = None) -> str:
-        """Start a trial in the pool, and return its id.
+        """Record the start of a trial, let the pool run the trial, and return the trial's id.
 
         Args:
             trial: The trial.
@@ -63,12 +63,12 @@ class TrialLifecycle:
         return self.start(live.trial, _past(live))
 
     def record_start(self, trial: Trial) -> None:
-        """Publish the start of a trial to the trackers, and add the trial to the running trials."""
+        """Tell the trackers that a trial has started, and add the trial to the running trials."""
         self._trackers.publish(TrialStarted(time.time(), trial.number, self._search.trial_at_start(trial.number)))
         self.progress.on_start(trial)
 
     def record_reports(self, trial: str, progress: Progress) -> None:
-        """Record the reports of a trial that the study does not have yet."""
+        """Record those reports of a trial that are not in the study yet."""
         number = self.progress.running[trial].trial.number
         known = len(self._store.live_trial(number).sizes)
         spent = (progress.attempts, progress.seconds, progress.worker_seconds, progress.sizes)
@@ -81,14 +81,14 @@ class TrialLifecycle:
         self.progress.on_reports(trial, progress.attempts, new)
 
     def pause(self, trial: str) -> None:
-        """End a trial's run so that the trial can continue later from its checkpoint."""
+        """Let a trial give up its workers. The trial can continue later from its checkpoint; see `resume`."""
         number = self.progress.running[trial].trial.number
         self.progress.on_end(trial, self._search.tell(number, State.RUNNING))
         self._trackers.publish(TrialPaused(time.time(), number, self._store.live_trial(number).steps))
         self._pool.forget.remote(trial)
 
     def perturb(self, live: LiveTrial, step: int) -> bool:
-        """Make the scheduler's decision at a perturbation step. Return True if the trial takes over another trial's checkpoint."""
+        """Let the scheduler decide at a perturbation step. Return True if the trial must continue from another trial's checkpoint."""
         if self._search.decide(live.trial.number, step).action is not Action.EXPLOIT:
             return False
         change = live.lineage[-1]
@@ -96,7 +96,10 @@ class TrialLifecycle:
         return True
 
     def perturb_running(self, trial: str, step: int) -> None:
-        """Continue a trial that waits at a perturbation step: unchanged, or with another trial's checkpoint and new parameters."""
+        """Let a trial go on that waits at a perturbation step for the scheduler's decision.
+
+        The trial continues unchanged, or from another trial's checkpoint with new parameters.
+        """
         live = self._store.live_trial(self.progress.running[trial].trial.number)
         # A trial that lost its workers after this step reaches the step again. The decision has then been made already.
         if step > live.decided_rung and self.perturb(live, step):
@@ -141,12 +144,12 @@ class TrialLifecycle:
         cleaner.trial_ended((ended.number, ended.origin, result, Path(latest.path).name if latest else None))
 
     def close(self) -> None:
-        """Delete the checkpoints that are still to be deleted."""
+        """Delete all checkpoints that need not be kept, and wait until they are deleted."""
         if self.cleaner is not None:
             self.cleaner.close()
 
 
 def _past(live: LiveTrial) -> Past:
-    """Return the recorded state of a trial, from which the pool continues the trial."""
+    """Return the state from which the pool continues a trial."""
     spent = (live.seconds, live.worker_seconds, live.sizes)
     return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, *spent)

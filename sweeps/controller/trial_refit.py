@@ -27,26 +27,28 @@ from sweeps.space import Space
 def refitted(
     folder: Path, space: Space, study_store: StudyStore, number: int, roots: tuple[Path, ...], wanted: Share = EVERYTHING
 ) -> Iterator[Refitted]:
-    """Train a trial again on the train and valid rows together. Its parameters, seed, workers and share of the rows are the same.
+    """Train a trial again on the train and valid rows together, with the same parameters, seed, workers and fraction of the rows.
 
-    The trial trains for as many steps as the model that an export without a refit contains. `max_t` is this number. The
-    preprocessing chain is fitted again, on the train and valid rows. The sweep itself does not change.
+    An export without a refit contains the model of one step, the trial's best step. The new training takes as many steps as this model, and
+    the loop finds the number in `Current.max_t`. The preprocessing chain is fitted again, on the train and valid rows. The sweep itself
+    does not change.
 
     Args:
         folder: The sweep's folder.
-        space: The sweep's space.
+        space: The search space of the sweep.
         study_store: The sweep's study.
         number: Number of the trial.
-        roots: Folders of the user's modules.
-        wanted: The CPUs and GPUs that the training may use. The default is the numbers with which the sweep started.
+        roots: Folders from which the user's modules are imported.
+        wanted: The CPUs and GPUs that the training may use. By default, these are the CPUs and GPUs that the sweep may use.
 
     Yields:
         The new model. Its files exist until the `with` block ends.
 
     Raises:
-        InputError: The trial has no best step, the data has changed, or the trial needs more resources than Ray has.
+        InputError: The trial reported no value, the data has changed, the trial needs more resources than there are, or the scheduler
+            copies checkpoints between trials, as `pbt` does.
         SweepFailed: The loop failed.
-        BundleError: The loop left no model of its last step.
+        BundleError: The loop saved no checkpoint with the model of the last step.
     """
     from sweeps.search.plugins import scheduler_of
 
@@ -77,21 +79,21 @@ def refitted(
 
 
 def steps_of(result: Result) -> int | None:
-    """Return the number of steps of a trial's best model. Without a checkpoint, return the best step; None if no step has a value."""
+    """Return the step of the model in the trial's best checkpoint. Without a checkpoint, return the best step; None if there is none."""
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 
 def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:
-    """Return the checkpoint of the last step of a refitted trial.
+    """Return the checkpoint that holds the model of the last step of a refitted trial.
 
     Args:
         trial: The trial's id.
-        end: The last progress of the trial.
+        end: Progress of the trial after its training has ended.
         steps: Number of steps that the trial had to train.
 
     Raises:
         SweepFailed: The loop failed.
-        BundleError: The trial has no checkpoint of the last step.
+        BundleError: No checkpoint holds the model of the last step.
     """
     if end.state is not State.COMPLETE:
         raise SweepFailed(f"trial {trial} failed when it was trained again:\n{end.error}")

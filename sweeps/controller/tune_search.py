@@ -1,4 +1,4 @@
-"""Run the search of a controller in Ray Tune."""
+"""Run the trials of a sweep with Ray Tune. The controller decides which trials start, continue and stop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ LOW_ON_MEMORY = "running low on memory"  # Ray's own wording
 
 
 def run(controller: SweepController, at_once: int) -> None:
-    """Run trials until the controller starts no more trials.
+    """Run trials until all trials have ended, and the controller has no more trials to start.
 
     Args:
-        controller: The controller.
-        at_once: Number of trials that Ray Tune runs in parallel. Those that do not fit on the cluster wait for workers.
+        controller: The controller of the sweep.
+        at_once: Largest number of trials that Ray Tune starts in parallel. If the cluster is too small for all of them, some wait for
+            workers.
 
     Raises:
-        SweepsError: A node ran out of memory.
+        SweepsError: Ray ended processes of the sweep, because a node ran low on memory.
     """
     from ray import tune
 

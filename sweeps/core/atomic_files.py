@@ -1,7 +1,7 @@
 """Write files and folders whole or not at all.
 
 The new content is written to `.NAME.part`, next to the final path, and then renamed. A reader sees either the whole old content or the
-whole new content. If the writer is killed, its `.part` remains. `crash_cleanup.remove_partial_files` deletes such files.
+whole new content. If the writing process is killed, the `.part` remains. `crash_cleanup.remove_partial_files` deletes such files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def part_of(path: Path) -> Path:
-    """Return the path at which a file or folder is written before it is renamed to `path`."""
+    """Return the temporary path, `.NAME.part`, at which a file or folder is written before it is renamed to `path`."""
     return path.with_name(f".{path.name}.part")
 
 
@@ -26,7 +26,7 @@ def write_text(file: Path, text: str) -> None:
 def write_bytes(file: Path, data: bytes, sync: bool = False) -> None:
     """Write a file, whole or not at all.
 
-    If a symbolic link is at the path of the file or of its `.part`, the link itself is replaced. Its target stays unchanged.
+    If the path of the file or of its `.part` is a symbolic link, the link itself is replaced. The link's target stays unchanged.
 
     Args:
         file: The file to write.
@@ -51,8 +51,8 @@ def staged(target: Path) -> Iterator[Path]:
     """Write a file or a folder in a `with` block, whole or not at all.
 
     Yields:
-        The path to write to, which does not exist yet. If the block ends without an error, the result replaces `target`. Otherwise the
-        result is deleted.
+        The temporary path to write to, which does not exist yet. If the block ends without an error, this file or folder replaces
+        `target`. Otherwise it is deleted, and `target` stays unchanged.
     """
     part = part_of(target)
     remove(part)

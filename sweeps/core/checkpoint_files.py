@@ -21,11 +21,11 @@ def step_of(name: str) -> int:
 def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> list[str]:
     """Return the names of a trial's newest complete checkpoints. The newest name comes first.
 
-    Every checkpoint up to `latest` is complete, because a rank reports step n only after it has written all earlier checkpoints.
+    Every checkpoint before `latest` is complete too, because a rank reports a step only after it has written all earlier checkpoints.
 
     Args:
         names: Names of the checkpoints in the trial's folder.
-        latest: Name of the newest checkpoint that all ranks have written. None if there is no such checkpoint; the result is then empty.
+        latest: Name of the newest checkpoint that all ranks have written completely. None if there is none; the result is then empty.
         count: Largest number of names to return.
     """
     if latest is None or count < 1:
@@ -35,9 +35,9 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
 
 
 def checkpoint_sizes(folder: Path) -> dict[str, int]:
-    """Return a dict that maps the name of each checkpoint in a trial's folder to its size in bytes.
+    """Return the size in bytes of each checkpoint in a trial's folder, by the checkpoint's name.
 
-    Other processes may write or delete files at the same time. A file that is deleted meanwhile counts as 0 bytes.
+    Other processes may write or delete files meanwhile. If a file disappears before it is measured, it counts as 0 bytes.
     """
     found = {}
     for path in sorted(folder.glob("checkpoint_*")):
@@ -48,7 +48,7 @@ def checkpoint_sizes(folder: Path) -> dict[str, int]:
 
 
 def _size(file: Path) -> int:
-    """Return the size of a regular file; 0 for anything else, and for a file that was deleted."""
+    """Return the size of a regular file in bytes. Return 0 for anything else, and if the file no longer exists."""
     try:
         return file.stat().st_size if file.is_file() else 0
     except FileNotFoundError:

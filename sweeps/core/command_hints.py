@@ -1,4 +1,4 @@
-"""Format commands and paths for messages, in the form in which the user can type them."""
+"""Format commands and paths for messages, so that the user can copy them into a shell."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ DEFAULT_ROOT = "sweeps-runs"
 
 
 def shell_command(name: str) -> str:
-    """Return the text that runs a command of this Python environment when a user types it.
+    """Return what a user must type to run a command of this Python environment, such as `sweeps`.
 
-    The text is the command's name if the shell finds the command, else the command's path. If the environment has no file of this name,
-    the text is `python -m NAME`.
+    This is the command's name if the shell finds a command of this name, else the command's path. If the environment has no such command,
+    it is `python -m NAME`.
     """
     if shutil.which(name):
         return name
@@ -25,7 +25,7 @@ def shell_command(name: str) -> str:
 
 
 def _python() -> str:
-    """Return the text that starts this Python interpreter: its name if the shell finds it by this name, else its path."""
+    """Return what a user must type to start this Python interpreter: its name if the shell finds it by this name, else its path."""
     here = Path(sys.executable)
     return here.name if shutil.which(here.name) == str(here) else shell_quoted(here)
 
@@ -49,13 +49,13 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 
 def printable(text: str, colors: bool = False) -> str:
-    r"""Escape characters that could control the terminal. The text may come from a sweep's folder that a stranger made.
+    r"""Return a text that is safe to print: its characters cannot control the terminal. The text may come from a stranger's file.
 
     Control characters, bidirectional marks and lone surrogates become escapes. Line feeds and tabs are not escaped.
 
     Args:
         text: The text to print.
-        colors: True to leave escape sequences that set a color unchanged.
+        colors: True to keep those escape sequences that only set a color.
 
     >>> printable("\x1b]0;title\x07")
     '\\x1b]0;title\\x07'

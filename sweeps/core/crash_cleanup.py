@@ -1,4 +1,4 @@
-"""Clean up after a driver that died: end the processes of its Ray, and delete half-written files."""
+"""Clean up after a driver (the process that runs a sweep) that died: end the Ray processes it started, and delete half-written files."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ PARTIAL = (".bundle-*", ".checkpoint-*", "prepared/.*.part", "exports/.*", "tria
 
 
 def record_ray(folder: Path, session: str, pids: Iterable[int]) -> None:
-    """Write `ray.json`, which records the session folder of the sweep's Ray and the start time of each Ray process.
+    """Write `ray.json`: the session folder of the Ray that the driver started, and the start time of each process of this Ray.
 
     Args:
         folder: The sweep's folder.
-        session: Folder of the Ray session.
-        pids: Ids of Ray's processes. A process that has ended is not recorded.
+        session: Folder of the Ray session, such as `/tmp/ray/session_2026-01-02_12-00-00_000000_4711`.
+        pids: Ids of Ray's processes. Processes that have ended meanwhile are not recorded.
     """
     started = {str(pid): time for pid in pids if (time := start_time(pid)) is not None}
     write_text(SweepFolder(folder).ray, json.dumps({"session": session, "pids": started}) + "\n")
 
 
 def delete_ray_record(folder: Path) -> None:
-    """Delete `ray.json`. Call this function after the processes of the sweep's Ray have ended."""
+    """Delete `ray.json`. Call this function after the processes that the file lists have ended."""
     SweepFolder(folder).ray.unlink(missing_ok=True)
 
 
@@ -117,8 +117,8 @@ def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> N
 
     Args:
         folder: The sweep's folder.
-        checkpoints: Maps the id of each ended trial to the names of the checkpoints to keep. No checkpoint of another trial is deleted,
-            because the pool handles the checkpoints of trials that are resumed.
+        checkpoints: The names of the checkpoints to keep, by the id of the ended trial. Trials that are not listed keep all their
+            checkpoints: they will be resumed, and the pool then deletes what they do not need.
     """
     for scratch in SCRATCH:
         shutil.rmtree(folder / scratch, ignore_errors=True)

@@ -15,10 +15,10 @@ NEARLY_FULL_BYTES = 1 << 30
 
 
 def disk_error(error: BaseException) -> str | None:
-    """Return the system's message if an error was caused by a full or broken disk; None for other errors.
+    """Return the operating system's message if a full, broken or read-only disk caused an error. Return None for other errors.
 
-    The whole chain of causes is searched, because libraries wrap such errors. The text of `shutil.Error` is searched too, because
-    `shutil.copytree` keeps only the text of the original errors.
+    The causes of the error are searched too, because libraries wrap such errors. In a `shutil.Error`, the text is searched, because
+    `shutil.copytree` keeps only the texts of the original errors.
     """
     cause: BaseException | None = error
     seen: list[BaseException] = []
@@ -39,8 +39,8 @@ def check_disk_space(folder: Path, error: str = "") -> None:
 
     Args:
         folder: The sweep's folder.
-        error: Traceback of a failed trial; "" if no trial has failed. If the traceback says that the disk was full, 1 GiB must be free.
-            A smaller free space may be only the space of the checkpoint that did not fit, which was deleted.
+        error: Traceback of a failed trial; "" if no trial has failed. If the traceback says that the disk was full, 1 GiB must be free:
+            less may have become free only because the checkpoint that did not fit was deleted, and the next one would not fit either.
 
     Raises:
         OSError: The disk is full, broken or read-only, or the 1 GiB is not free.

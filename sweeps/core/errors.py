@@ -38,7 +38,7 @@ class Problem:
 
     Attributes:
         place: `file:line:column` in a space file, or the name of an argument or a file.
-        text: The key, its value and the rule that it breaks, in one line.
+        text: Description in one line: the key, its value, and the rule that the value breaks.
     """
 
     place: str
@@ -50,7 +50,7 @@ class Problem:
 
 
 class InputError(SweepsError):
-    """The user's input is wrong. The message has one line for each problem."""
+    """A file, an option or an argument of the user is wrong. The message has one line for each problem."""
 
     exit_code = 2
 
@@ -67,7 +67,7 @@ class DamagedStudy(InputError):
 
 
 class SweepFailed(SweepsError):
-    """The sweep ran, and no trial has a value. The message has the error of the first trial that failed."""
+    """The sweep ran, but no trial has a value. The message contains the error of the first trial that failed."""
 
 
 class SweepLocked(SweepsError):
@@ -94,7 +94,7 @@ def make_encodable(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Make an error's text encodable. If the text is longer than `ERROR_LENGTH` characters, leave out its middle."""
+    """Make an error's text encodable in UTF-8. If the text is longer than `ERROR_LENGTH` characters, leave out its middle."""
     text = make_encodable(text)
     if len(text) <= ERROR_LENGTH:
         return text
@@ -109,7 +109,7 @@ def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
     Args:
         place: Name of the argument in which the user gave the id.
         asked: The id that the user gave.
-        known: The ids of all trials.
+        known: The ids of all trials of the sweep. The message suggests one of them, or names the first and the last.
     """
     hint = did_you_mean(asked.zfill(4), known) if len(known) < 9 else f"the trials are {min(known)} to {max(known)}"
     return InputError(Problem(place, f"no trial `{asked}`; {hint if known else 'no trial has started'}"))

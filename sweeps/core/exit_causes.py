@@ -27,13 +27,13 @@ MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
 def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bool = False) -> str | None:
-    """Return the cause of a process's death as text. Return None if nothing shows that the process died.
+    """Return the cause of a worker process's death as text.
 
-    If the result is None, the process has only raised an error.
+    Return None if neither the error nor the log shows that the process died. The training loop has then only raised an error.
 
     Args:
-        error: The error that Ray raised, or None.
-        log: The end of the process's log.
+        error: The error that Ray raised; None if there is none.
+        log: The last part of the process's log.
         killed_for_memory: True if the kernel has killed a process for lack of memory since the trial started.
 
     >>> exit_cause(None, log="--- the loop ended its process by os._exit(3)")
@@ -68,7 +68,7 @@ def last_attempt_log(log: Path) -> str:
 
 
 def kills_for_memory() -> int:
-    """Return how many processes of this container the kernel has killed for lack of memory; 0 if unknown."""
+    """Return how many processes of this container the kernel has killed for lack of memory; 0 if the number is unknown."""
     try:
         return int(re.findall(r"^oom_kill (\d+)", MEMORY_EVENTS.read_text(), re.MULTILINE)[0])
     except (OSError, IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""Allow only one driver per sweep. The driver locks a file in the sweep's folder. The system frees the lock when the driver dies."""
+"""Let only one process at a time run a sweep. This process, the driver, locks a file in the sweep's folder until it ends or dies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETRY_SECONDS = 0.02
 
 
 def is_driven(folder: Path) -> bool:
-    """Return whether a living process drives the sweep in this folder."""
+    """Return whether a living process is running the sweep in this folder."""
     try:
         with os.fdopen(_open(SweepFolder(folder).lock, os.O_RDONLY)) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -69,7 +69,7 @@ class FolderLock:
         self._file.close()
 
     def __enter__(self) -> Self:
-        """Return the lock, which the end of the `with` block releases."""
+        """Return this lock. It is released when the `with` block ends."""
         return self
 
     def __exit__(self, *exception: object) -> None:

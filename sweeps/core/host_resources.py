@@ -1,4 +1,4 @@
-"""Determine the resources of a machine: parse `--resources`, or count the resources as Ray does."""
+"""Determine the CPUs, GPUs and memory of a machine. They are counted in the same way as Ray counts them, or given by `--resources`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPU_IDS = "CUDA_VISIBLE_DEVICES"
 
 
 def parse_resources(text: str) -> dict[str, float]:
-    """Parse `--resources`, such as `CPU=8,GPU=2`. A resource that the text does not name counts as 0.
+    """Parse the value of `sweeps plan --resources`, such as `CPU=8,GPU=2`. A resource that is missing in the result counts as 0.
 
     Raises:
         InputError: An entry is not NAME=AMOUNT, a name is repeated, or an amount is not a whole number of at least 0.
@@ -51,7 +51,7 @@ def _whole(text: str) -> float | None:
 
 
 def detect() -> dict[str, float]:
-    """Return the CPUs and NVIDIA GPUs of this machine, as Ray would count them. Ray is not imported."""
+    """Return the numbers of CPUs and NVIDIA GPUs that Ray would find on this machine, by Ray's names. Ray is not imported."""
     overrides: dict[str, float] = {}
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         overrides = {str(name): float(amount) for name, amount in json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES") or "{}").items()}
@@ -60,19 +60,19 @@ def detect() -> dict[str, float]:
 
 
 def gpu_ids() -> tuple[str, ...]:
-    """Return the ids of the GPUs that `detect` counts, as in `CUDA_VISIBLE_DEVICES`."""
+    """Return the ids of the GPUs that `detect` counts: the entries of `CUDA_VISIBLE_DEVICES`, or "0", "1", ... if it is not set."""
     count = int(detect().get("GPU", 0))
     visible = os.environ.get(GPU_IDS)
     return tuple(visible.split(",")[:count]) if visible else tuple(map(str, range(count)))
 
 
 def cpus(cgroup: Path) -> int:
-    """Return the number of CPUs that Ray's `get_num_cpus` returns. A test compares both functions.
+    """Return the same number of CPUs as Ray's `get_num_cpus`. A test compares both functions.
 
     This is the container's limit, or the number of all CPUs of the machine if there is no limit.
 
     Args:
-        cgroup: Folder of the control group's limits.
+        cgroup: Folder in which Linux shows the limits of the container's control group, `/sys/fs/cgroup`.
     """
     everything = os.cpu_count() or 1
     if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
@@ -85,7 +85,7 @@ def cpus(cgroup: Path) -> int:
 
 
 def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
-    """Return the usable memory in bytes: the container's limit or the memory of the machine, whichever is smaller."""
+    """Return the usable memory in bytes: the smaller of the container's limit and the memory of the machine."""
     limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
     for name in ("memory/memory.limit_in_bytes", "memory.max"):
         with contextlib.suppress(OSError, ValueError):  # the file contains `max` if there is no limit
@@ -107,7 +107,7 @@ def _quota(cgroup: Path) -> float | None:
 
 
 def _pinned(cgroup: Path) -> int | None:
-    """Return the number of CPUs that the container is pinned to by cgroups version 1. Return None if it is not pinned in this way.
+    """Return the number of CPUs to which cgroups version 1 restricts the container. Return None if there is no such restriction.
 
     Cgroups version 2 is not read, because Ray does not read it either.
     """
@@ -122,7 +122,7 @@ def gpus(devices: Path) -> int:
     """Return the number of NVIDIA GPUs that this process may use.
 
     Args:
-        devices: Folder of the device files.
+        devices: Folder of the machine's device files, `/dev`.
     """
     count = sum(file.name.removeprefix("nvidia").isdigit() for file in devices.glob("nvidia*"))
     if not count and (devices / "dxg").exists():  # WSL has no device files

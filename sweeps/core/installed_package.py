@@ -12,12 +12,12 @@ WAY_OUT = f"run `pip uninstall sweeps`, then install {NAME} again"
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an optional extra of this package, such as `pip install 'sweeps-ray[...]'`."""
+    """Return the command that installs this package with an extra, such as `pip install 'sweeps-ray[EXTRA]'`."""
     return f"pip install '{NAME}[{extra}]'"
 
 
 def warn_of_namesake() -> None:
-    """Warn if the package `sweeps` of Weights & Biases is installed too. Both packages install a folder `sweeps`."""
+    """Warn if the package `sweeps` of Weights & Biases is installed too. Both packages install their modules into a folder `sweeps`."""
     if (folder := namesake()) is not None:
         what = f"the package `sweeps` of Weights & Biases is installed, too ({folder}), and its files replace the files of {NAME}"
         warnings.warn(f"{what}: {WAY_OUT}", stacklevel=4)  # points to the line that imports sweeps
@@ -26,10 +26,10 @@ def warn_of_namesake() -> None:
 def namesake() -> str | None:
     """Return the metadata folder of the package `sweeps` of Weights & Biases; None if that package is not installed.
 
-    Listing the folders on `sys.path` takes under 1 ms. `importlib.metadata` would find the folder too, but its import takes 30 ms.
+    This function lists the folders on `sys.path`, which takes under 1 ms. `importlib.metadata` would take 30 ms to import.
 
-    Earlier versions of this project were also installed as `sweeps`. The metadata tells the two packages apart: only the package of Weights
-    & Biases names that company in its metadata.
+    Earlier versions of this project were also installed as `sweeps`. A folder belongs to the other package if its metadata names Weights &
+    Biases.
     """
     for entry in dict.fromkeys(sys.path):
         try:

@@ -1,4 +1,4 @@
-"""Read JSON files of a sweep's folder defensively, because the folder may come from a stranger."""
+"""Read and check JSON files of a sweep's folder. The folder may come from a stranger, so the files may have any content."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def read_json_object(file: Path) -> dict[str, Any] | None:
 
 
 def is_deep(value: Any, depth: int = DEPTH) -> bool:
-    """Return whether lists and objects are nested deeper than `depth`."""
+    """Return whether a JSON value has lists and objects that are nested deeper than `depth` levels."""
     inner = value.values() if type(value) is dict else value if type(value) is list else ()
     return depth == 0 or any(is_deep(v, depth - 1) for v in inner if type(v) in (dict, list))
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number within the range of a float. Booleans are not numbers."""
+    """Return whether a value is a finite float, or an int between -1e300 and 1e300. Booleans are not numbers here."""
     if type(value) is int:
         return abs(value) < _LARGEST
     return type(value) is float and math.isfinite(value)
@@ -62,14 +62,14 @@ Count = Annotated[int, Field(ge=0, lt=10**12)]
 
 
 def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str, str]:
-    """Check the keys of a JSON object.
+    """Check the keys of a JSON object against a `TypedDict`.
 
     Args:
-        rules: Pydantic adapter of a type that has the keys and their rules. The object may have keys that the type does not have.
-        content: The object.
+        rules: Pydantic adapter of the `TypedDict`. The JSON object may have other keys too.
+        content: The JSON object.
 
     Returns:
-        Maps each key that is missing or breaks its rule to a message. Empty if the object is valid.
+        One message for each key that is missing or has an invalid value, by key. Empty if the object is valid.
     """
     try:
         rules.validate_python(content, strict=True)

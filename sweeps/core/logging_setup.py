@@ -38,20 +38,16 @@ ENVIRONMENT = {
 
 
 def set_environment() -> None:
-    """Set the environment variables that silence Ray, Tune and MLflow. Call this function before one of these libraries is imported.
+    """Set environment variables of Ray, Ray Tune and MLflow that turn off progress output, telemetry and signal handlers.
 
-    A variable that is already set keeps its value.
+    Call this function before one of these libraries is imported. A variable that is already set keeps its value.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 class _Log(io.TextIOBase):
-    """Text file to which log messages are appended. Text that cannot be written is dropped, so a full disk never ends a sweep.
-
-    Args:
-        path: The file.
-    """
+    """Text file to which log messages are appended. Text that cannot be written is dropped, so a full disk never ends a sweep."""
 
     def __init__(self, path: Path):
         self._file = io.FileIO(path, "ab")  # unbuffered, because a buffer would try to write dropped text again
@@ -71,9 +67,9 @@ class _Log(io.TextIOBase):
 
 @contextlib.contextmanager
 def redirect_to_file(path: Path) -> Iterator[None]:
-    """Redirect the loggers of the libraries, warnings and stdout to a file while the context is active.
+    """Redirect the loggers of sweeps, Ray, MLflow and Optuna, Python's warnings, and stdout to a file while the `with` block runs.
 
-    Ray prints messages about dead workers to stdout. These messages must not be mixed with the one object that `--json` prints there.
+    Ray prints messages about dead workers to stdout. With `--json`, stdout must contain nothing but one JSON object.
 
     Args:
         path: The log file; text is appended.

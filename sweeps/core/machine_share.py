@@ -1,8 +1,8 @@
-"""Divide one machine among the sweeps that a user runs on it. Each sweep with a Ray of its own registers the CPUs and GPUs that it uses.
+"""Divide one machine among the sweeps that a user runs on it. A sweep that starts Ray itself registers the CPUs and GPUs that it uses.
 
-A registration is a file in a folder that only this user can read or write. Its process keeps the file locked. The system frees the lock
-when the process dies, so the file of a dead process is recognized and deleted. The folder is among the temporary files, which processes
-of one machine share. Sweeps of other users are not seen.
+A registration is a file in a folder that only this user can read or write. The sweep's process keeps the file locked. The operating system
+frees the lock when the process dies, so the file of a dead process is recognized and deleted. The folder is in the machine's folder for
+temporary files. Sweeps of other users are not seen.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sweeps.core.errors import InputError, Problem
 
 @dataclass(frozen=True)
 class Registration:
-    """What a sweep uses of the machine.
+    """The CPUs and GPUs of this machine that a sweep uses.
 
     Attributes:
         sweep: Name of the sweep's folder, or the command that uses the machine.
         folder: The sweep's folder.
-        pid: Id of the driver's process.
-        cpus: Number of CPUs.
-        gpus: Ids of the GPUs, as in `CUDA_VISIBLE_DEVICES`.
+        pid: Id of the process that runs the sweep.
+        cpus: Number of CPUs that the sweep uses.
+        gpus: Ids of the GPUs that the sweep uses, in the form in which `CUDA_VISIBLE_DEVICES` lists them.
     """
 
     sweep: str
@@ -49,7 +49,7 @@ class Share:
     Attributes:
         cpus: Number of CPUs; None for all CPUs of the cluster.
         gpus: Number of GPUs; None for all GPUs of the cluster.
-        gpu_ids: Ids of the GPUs on this machine; None if Ray chooses among all GPUs.
+        gpu_ids: Ids of those GPUs of this machine that the sweep may use; None if Ray chooses among all GPUs.
     """
 
     cpus: int | None = None
@@ -58,7 +58,7 @@ class Share:
 
     @property
     def limit(self) -> dict[str, float] | None:
-        """The given amounts by Ray's names of the resources; None if no amount is given."""
+        """The numbers that are not None, such as `{"CPU": 4.0, "GPU": 1.0}`. None if both are None."""
         given = {"CPU": self.cpus, "GPU": self.gpus}
         return {name: float(amount) for name, amount in given.items() if amount is not None} or None
 
@@ -67,18 +67,18 @@ EVERYTHING = Share()
 
 
 def divide(cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wanted: Share) -> Share:
-    """Return the share of a new sweep: the wanted amounts, else what the other sweeps leave.
+    """Return the CPUs and GPUs that a new sweep may use: as many as `wanted` says, else all that the other sweeps leave.
 
-    A wanted amount may be in use by other sweeps. The sweeps then share these CPUs and GPUs.
+    If `wanted` is more than the other sweeps leave, the new sweep also gets CPUs and GPUs that other sweeps use.
 
     Args:
         cpus: Number of CPUs of the machine.
         gpu_ids: Ids of the GPUs of the machine.
-        others: The other sweeps.
-        wanted: The amounts that the user gave.
+        others: The other sweeps on the machine.
+        wanted: Numbers of CPUs and GPUs for the new sweep. None stands for all that the other sweeps leave.
 
     Raises:
-        InputError: The machine has less than a wanted amount, or the other sweeps leave no CPU.
+        InputError: The machine has fewer CPUs or GPUs than `wanted`, or `wanted.cpus` is None and the other sweeps leave no CPU.
     """
     for option, amount, there, noun in (("--cpus", wanted.cpus, cpus, "CPU"), ("--gpus", wanted.gpus, len(gpu_ids), "GPU")):
         if amount is not None and amount > there:
@@ -96,7 +96,7 @@ def divide(cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wa
 
 
 def describe(other: Registration, cpus: int, gpus: int) -> str:
-    """Return a sentence about another sweep on this machine.
+    """Return a sentence that names another sweep on this machine, and says how many CPUs and GPUs it uses.
 
     Args:
         other: The other sweep.
@@ -109,7 +109,7 @@ def describe(other: Registration, cpus: int, gpus: int) -> str:
 
 
 def describe_share(share: Share, gpus: int) -> str:
-    """Return a sentence about the share of a new sweep on a machine with this number of GPUs."""
+    """Return a sentence that says how many CPUs and GPUs a new sweep uses. `gpus` is the number of GPUs of the machine."""
     has_gpus = f" and {_count(share.gpus or 0, 'GPU')}" if gpus else ""
     return f"this sweep uses {_count(share.cpus or 0, 'CPU')}{has_gpus}; the options --cpus and --gpus change this"
 
@@ -120,17 +120,17 @@ def _count(number: int, noun: str) -> str:
 
 @contextlib.contextmanager
 def register(sweep: str, folder: Path, cpus: int, gpu_ids: Sequence[str], wanted: Share) -> Iterator[tuple[Share, list[Registration]]]:
-    """Take a share of this machine for the time of the block.
+    """Register a sweep's share of this machine while the `with` block runs.
 
     Args:
-        sweep: Name of the sweep.
+        sweep: Name of the sweep's folder, or the command that uses the machine.
         folder: The sweep's folder.
         cpus: Number of CPUs of the machine.
         gpu_ids: Ids of the GPUs of the machine.
-        wanted: The amounts that the user gave.
+        wanted: Numbers of CPUs and GPUs for the sweep; see `divide`.
 
     Yields:
-        The share, and the other sweeps.
+        The CPUs and GPUs that the sweep may use, and the registrations of the other sweeps.
 
     Raises:
         InputError: See `divide`.
@@ -152,7 +152,7 @@ def register(sweep: str, folder: Path, cpus: int, gpu_ids: Sequence[str], wanted
 
 
 def _own_folder() -> Path | None:
-    """Return the folder of registrations, which is made if it does not exist. None if the folder could be another user's."""
+    """Return the folder of registrations, and make it if needed. Return None if this fails, or if other users can access the folder."""
     folder = Path(tempfile.gettempdir()) / f"running-sweeps-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -173,7 +173,7 @@ def _locked(file: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[None]:
 
 
 def _others(folder: Path) -> list[Registration]:
-    """Return the registrations of living processes, and delete the others. The caller holds the folder's lock."""
+    """Return the registrations of living processes, and delete those of dead processes. The caller must hold the folder's lock."""
     found = []
     for file in sorted(folder.glob("*.json")):
         if not _is_locked(file):

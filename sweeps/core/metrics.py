@@ -1,7 +1,7 @@
-"""The metrics that sweeps computes itself. The table `METRICS` lists the name, the tasks and the function of each metric.
+"""The metrics that this package computes itself. The table `METRICS` lists the name, the tasks and the function of each metric.
 
-Trainers use these metrics to compute the values that trials report. The export uses them to compute test scores. The definitions follow
-XGBoost, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from scikit-learn.
+Trainers use these metrics to compute the values that trials report. The export uses them to compute test scores. The definitions are
+XGBoost's, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from scikit-learn.
 A user's own metric is a function, named `module:function` in the space file.
 """
 
@@ -29,7 +29,8 @@ class Metric:
     Attributes:
         tasks: The tasks for which the metric is defined.
         function: Function that takes labels and predictions, and returns the metric. For a classification metric, the labels are class
-            codes of shape (n,), and the predictions are probabilities of shape (n, k). For other metrics, both are numbers of shape (n,).
+            codes of shape (n,), and the predictions are probabilities of shape (n, k). For other metrics, labels and predictions are
+            numbers of shape (n,).
     """
 
     tasks: tuple[str, ...]
@@ -47,12 +48,12 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
             Regression: numbers, shape (n,).
 
     Returns:
-        The score. NaN if the metric is undefined for these labels, such as the AUC of one class. None if sweeps does not know the
-        metric, or if the metric does not apply to the task.
+        The metric's value. NaN if it is undefined for these labels, such as the AUC if all rows have the same class. None if `METRICS` has
+        no such metric, or if the metric does not apply to the task.
 
     Raises:
         references.RefError: The user's function cannot be imported, or is not a function.
-        ValueError: The user's function did not return a number.
+        ValueError: The user's function returned something other than a number.
     """
     import numpy as np
 
@@ -72,7 +73,7 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
 
 
 def is_function(metric: str) -> bool:
-    """Return whether the name of a metric is a reference `module:function` to a user's function."""
+    """Return whether a metric's name is a reference `module:function`, and thus names a user's function."""
     try:
         references.parse(metric)
     except references.RefError:
@@ -81,10 +82,13 @@ def is_function(metric: str) -> bool:
 
 
 def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Import a user's metric.
+    """Import the function of a user's metric.
+
+    Args:
+        metric: Reference `module:function`. The function takes labels and predictions, and returns a number.
 
     Raises:
-        references.RefError: The metric cannot be imported, or is not a function.
+        references.RefError: The function cannot be imported, or the reference names something that cannot be called.
     """
     function = references.resolve(metric)
     if not callable(function):
@@ -93,7 +97,7 @@ def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
 
 
 def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
-    """Call a user's metric. Raise ValueError if it does not return a number."""
+    """Call the function of a user's metric. Raise ValueError if it does not return a number."""
     value = load_function(metric)(y_true, y_pred)
     try:
         return float(value)
@@ -102,7 +106,7 @@ def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
 
 
 def _probabilities(y_pred: np.ndarray) -> np.ndarray:
-    """Return probabilities of shape (n, k). Probabilities of class 1 alone become two columns, for the classes 0 and 1."""
+    """Return probabilities of shape (n, k). If the input has only the probability of class 1, a column for class 0 is put before it."""
     import numpy as np
 
     if y_pred.ndim == 2 and y_pred.shape[1] > 1:
@@ -134,8 +138,8 @@ def _error(y: np.ndarray, p: np.ndarray) -> float:
 def _auc(y: np.ndarray, p: np.ndarray) -> float:
     """Return the area under the ROC curve.
 
-    With more than two classes, each class is compared with all other classes. The result is the mean of these areas, weighted by the
-    frequency of the class as in XGBoost. NaN if a probability is NaN, or if the labels lack a class.
+    With more than two classes, compute the area of each class against all other classes. The result is the mean of these areas, weighted by
+    the frequency of the class, as in XGBoost. Return NaN if a probability is NaN, or if a class does not occur in the labels.
     """
     import numpy as np
     from sklearn.metrics import roc_auc_score

@@ -35,7 +35,7 @@ class RenamedFields:
     """Base class of pickled classes whose fields had other names in earlier versions of sweeps.
 
     Attributes:
-        OLD_FIELDS: Maps each field name in old pickles to the field name today.
+        OLD_FIELDS: The current name of each renamed field, by the name in old pickles.
     """
 
     OLD_FIELDS: ClassVar[Mapping[str, str]] = {}
@@ -53,12 +53,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 def loads(data: bytes) -> Any:
-    """Return the object that a pickle holds. Like `pickle.loads`, this runs code that the pickle names.
+    """Load a pickle, and return the object. Like `pickle.loads`, this function runs any code that the pickle names.
 
     Args:
-        data: The pickle, written by this version of sweeps or an earlier one.
+        data: The pickle. This version of sweeps or an earlier version wrote it.
 
     Raises:
-        Exception: Any error that the pickle's code raises, as in `pickle.loads`.
+        Exception: Any error that `pickle.loads` or the code of the pickle raises.
     """
     return _Unpickler(io.BytesIO(data)).load()

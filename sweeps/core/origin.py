@@ -1,4 +1,4 @@
-"""Read the file `origin.json`, which records the original place of a sweep's space file and the options of the sweep.
+"""Read `origin.json`. This file records the folder from which a sweep's space file was read, and the options of `sweeps run`.
 
 The sweep's folder may come from a stranger, so every key is checked. `sweeps ls` reads this file to show a sweep without reading the study.
 """
@@ -20,7 +20,7 @@ def read_origin(folder: Path) -> dict[str, Any]:
     """Read `origin.json` of a sweep's folder.
 
     Raises:
-        InputError: The file is missing, is not JSON, or a key breaks its rule.
+        InputError: The file is missing, does not contain a JSON object, or a key is missing or has an invalid value.
     """
     file = SweepFolder(folder).origin
     if (origin := read_json_object(file)) is None:
@@ -31,9 +31,9 @@ def read_origin(folder: Path) -> dict[str, Any]:
 
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:
-    """Return the keys of `origin.json` whose values are valid, with their values. {} if the file cannot be read.
+    """Return those keys of `origin.json` that have valid values, with the values. Return {} if the file cannot be read.
 
-    This function raises no error, so that commands can list many sweeps.
+    This function raises no error, so that a command can list many sweeps even if one of them is damaged.
     """
     origin = read_json_object(SweepFolder(folder).origin) or {}
     errors = find_errors(_RULES, origin)
@@ -41,7 +41,7 @@ def valid_origin_keys(folder: Path) -> dict[str, Any]:
 
 
 def origin_error(origin: dict[str, Any]) -> str | None:
-    """Return a message about the first key of `origin.json` that is missing or breaks its rule; None if all keys are valid."""
+    """Return a message about the first key of `origin.json` that is missing or has an invalid value; None if all keys are valid."""
     if errors := find_errors(_RULES, origin):
         return next(iter(errors.values()))
     return "`study` is missing" if origin.get("storage") and "study" not in origin else None

@@ -57,7 +57,7 @@ def _or(words: list[str]) -> str:
 
 
 def allows(fragment: Fragment, value: object) -> bool:
-    """Return whether a fragment allows a value. None is always allowed."""
+    """Return whether a fragment allows a value. None is always allowed, because it stands for the default."""
     if value is None:
         return True
     if "enum" in fragment:
@@ -80,12 +80,12 @@ def _is_of_type(value: object, name: str) -> bool:
 
 
 def within(fragment: Fragment, value: float) -> bool:
-    """Return whether a number is within the bounds of a fragment."""
+    """Return whether a number is within the bounds of a fragment: `minimum`, `exclusiveMaximum` and so on. Ignore the other keys."""
     return all(holds(value, fragment[key]) for key, (_, holds) in _BOUNDS.items() if key in fragment)
 
 
 def fragment_problem(fragment: Any) -> str | None:
-    """Return a message that says what is wrong with a fragment; None if the fragment is valid."""
+    """Return a message that says what is wrong with a fragment; None if the fragment is valid. Any object may be passed."""
     if not isinstance(fragment, dict):
         return 'must be a JSON Schema fragment such as {"type": "number", "minimum": 0}'
     if unknown := [key for key in fragment if key not in KEYS]:

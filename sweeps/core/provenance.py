@@ -22,10 +22,11 @@ MOST_NAMES = 200
 
 
 def git(folder: Path) -> dict[str, str]:
-    """Return the git state of a folder; {} if the folder is not in a git repository.
+    """Return the commit of a folder's git repository, and whether there are uncommitted changes.
 
     Returns:
-        `commit` is the id of the current commit. `dirty` is "yes" if there are uncommitted changes or untracked files, else "no".
+        A dict with two keys. `commit` is the id of the current commit. `dirty` is "yes" if there are uncommitted changes or untracked
+        files, else "no". {} if the folder is not in a git repository.
     """
     commit = _ask(folder, "rev-parse", "HEAD")
     if not commit:
@@ -34,7 +35,7 @@ def git(folder: Path) -> dict[str, str]:
 
 
 def _ask(folder: Path, *args: str) -> str | None:
-    """Return the output of a git command in a folder; None if the command fails."""
+    """Run a git command in a folder, and return its output; None if the command fails."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *args], capture_output=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
@@ -43,7 +44,7 @@ def _ask(folder: Path, *args: str) -> str | None:
 
 
 def diff(folder: Path) -> str:
-    """Return the uncommitted changes in a folder's repository, and the names of the folder's untracked files. "" if there are none."""
+    """Return the uncommitted changes in a folder's git repository, as a diff, and the folder's untracked files. "" if there are none."""
     changed = (_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
     cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
     unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[:MOST_NAMES]
@@ -51,17 +52,17 @@ def diff(folder: Path) -> str:
 
 
 def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> dict[str, str]:
-    """Add an entry for this start or resume to `provenance.json` in a sweep's folder.
+    """Add an entry for this start or resume of a sweep to its `provenance.json`. Write uncommitted changes of the user's code beside it.
 
     Args:
         sweep: The sweep's folder.
-        base: The folder of the space file.
+        base: The folder from which the space file was read. Its git repository is recorded.
         seed: The sweep's seed.
         fingerprint: Hash of the data.
         now: The time in seconds since the epoch.
 
     Returns:
-        Maps the name of each file that was written to the file's text.
+        The texts of the files that were written, by file name, such as `provenance.json` and `code.diff`.
     """
     before = read_entries(sweep)
     made, files = git(base), {}
@@ -78,7 +79,7 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
 
 
 def last_git_state(sweep: Path) -> dict[str, str]:
-    """Return the result that `git` had when the sweep was last started or resumed; {} if unknown."""
+    """Return what `git` returned when the sweep was last started or resumed; {} if this is unknown."""
     found = read_entries(sweep)[-1:]
     git = found[0].get("git") if found else None
     return git if isinstance(git, dict) and all(isinstance(git.get(key), str) for key in ("commit", "dirty")) else {}

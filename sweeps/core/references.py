@@ -1,6 +1,7 @@
 """References of the form `module:attr`, which users write to name their own code.
 
-Only `resolve` imports the module. The other functions read its source, so that a space file is validated without running user code.
+Only `resolve` imports the module that a reference names. The other functions read the module's source, so that a space file can be checked
+without running user code.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 
 
 class RefError(Exception):
-    """Raised if a text is not a reference, or if its module or attribute does not exist. The message says which of these is the problem."""
+    """A text is not a reference `module:attr`, or the module or the attribute does not exist. The message says which."""
 
 
 def parse(ref: str) -> tuple[str, str]:
@@ -40,7 +41,7 @@ def parse(ref: str) -> tuple[str, str]:
 
 
 def resolve(ref: str) -> Any:
-    """Import the module of a reference, and return the attribute. The import runs the module's code.
+    """Import the module of a reference, and return the attribute that the reference names. The import runs the module's code.
 
     Raises:
         RefError: The text is not a reference, the module does not exist, or the module has no such attribute. In the last case, the
@@ -70,7 +71,7 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
         roots: Folders to search before `sys.path`.
 
     Returns:
-        The source file. For a compiled module, the file of its library. For a module that is built into Python, the file of the
+        The source file, or the shared library (`.so`) of a compiled module. For a module that is built into Python, the file of the
         interpreter. None if the module was not found.
     """
     if module in sys.builtin_module_names:
@@ -95,7 +96,12 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
 
 
 def _below(root: Path, parts: list[str]) -> Path | None:
-    """Return the file of a module below a folder; None if the folder does not have the module."""
+    """Return the file of a module in a folder from which modules are imported; None if the module is not there.
+
+    Args:
+        root: The folder.
+        parts: The parts of the module's dotted name.
+    """
     base = root.joinpath(*parts)
     for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
         if candidate.is_file():
@@ -105,7 +111,7 @@ def _below(root: Path, parts: list[str]) -> Path | None:
 
 
 def _absent(module: str, roots: Iterable[Path]) -> str:
-    """Return the message about a missing module, with the folders that were searched.
+    """Return the message that a module does not exist. The message lists the folders that were searched.
 
     If the module is in a folder `src` nearby, the message says how to search that folder too.
     """
@@ -123,16 +129,16 @@ def _absent(module: str, roots: Iterable[Path]) -> str:
 
 
 def _as_typed(folder: Path) -> str:
-    """Return a folder's path as a user would type it in the working directory."""
+    """Return a folder's path as a user would type it, such as `./src/` for a folder in the working directory."""
     here = Path.cwd()
     return f"./{folder.relative_to(here)}".removesuffix("/.") + "/" if folder.is_relative_to(here) else f"{folder}/"
 
 
 @functools.lru_cache(maxsize=64)
 def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
-    """Return the names that a source file defines at its top level, and the values of the names that are assigned a literal.
+    """Return the names that a source file defines at its top level, and the values of those names to which a literal is assigned.
 
-    Return None if only running the file would show all of its names.
+    Return None if the names cannot be read from the file: it is compiled or has a syntax error, imports `*`, or defines `__getattr__`.
     """
     if path.suffix != ".py":
         return None
@@ -163,7 +169,7 @@ def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
 
 
 def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes outside of functions and classes, and all `global` statements."""
+    """Yield the nodes that are not inside a function or class, and all `global` statements, which define top-level names too."""
     todo: list[tuple[ast.AST, bool]] = [(tree, False)]
     while todo:
         node, inside = todo.pop()
@@ -174,12 +180,12 @@ def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
-    """Check a reference without importing anything. Return a message about a problem; None if no problem was found.
+    """Check a reference without running the module's code. Return a message that says what is wrong; None if nothing was found.
 
-    If a module may define names at run time, every attribute of the module is accepted.
+    If a module may define names that its source does not show, every attribute of the module is accepted.
 
     Args:
-        ref: The reference.
+        ref: The reference, `module:attr`.
         roots: Folders to search before `sys.path`.
     """
     try:

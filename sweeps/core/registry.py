@@ -1,8 +1,8 @@
-"""Registry of plug-ins. Each built-in plug-in has a kind, a name and a reference `module:attr`, which is imported on first use.
+"""Registry of plug-ins: samplers, schedulers and trackers. A built-in plug-in has a name, such as `tpe`, and a reference `module:attr`.
 
-In place of a registered name, a user may write the `module:attr` of a class. To add a built-in plug-in, write its file, and add a row to
-`BUILT_IN`.
-This module does not import the plug-ins itself. A folder can therefore use a plug-in from a folder that comes later in the import order.
+In place of a built-in name, a user may write the `module:attr` of a class. To add a built-in plug-in, write a module with its class, and
+add a row to `BUILT_IN`.
+The module of a plug-in is imported on first use. Code can therefore use a plug-in even if it must not import the plug-in's folder itself.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """Return the names of the built-in plug-ins of a kind, such as `tracker`."""
+    """Return the names of the built-in plug-ins of one kind: `sampler`, `scheduler` or `tracker`."""
     return tuple(BUILT_IN[kind])
 
 
 def is_built_in(kind: str, name: str) -> bool:
-    """Return whether a name belongs to a built-in plug-in. Every other name must be a reference `module:attr`."""
+    """Return whether a built-in plug-in of this kind has this name. Every other name must be a reference `module:attr`."""
     return name in BUILT_IN[kind]
 
 
@@ -57,20 +57,20 @@ def built_in(kind: str, name: str) -> Any:
     """Import a built-in plug-in and return it. The import is cheap, because plug-ins import Ray and Optuna only inside functions.
 
     Raises:
-        KeyError: There is no such plug-in.
+        KeyError: There is no built-in plug-in of this kind and name.
     """
     return references.resolve(BUILT_IN[kind][name])
 
 
 def reference(kind: str, name: str) -> str:
-    """Return the `module:attr` that a name stands for.
+    """Return the `module:attr` of a plug-in.
 
     Args:
         kind: The kind of plug-in, such as `tracker`.
-        name: A registered name, or a `module:attr` of the user's own.
+        name: The name of a built-in plug-in, or a `module:attr` of the user's own, which is returned unchanged.
 
     Raises:
-        RefError: The name is neither a registered name nor a valid `module:attr`.
+        RefError: The name is neither the name of a built-in plug-in nor of the form `module:attr`.
     """
     if ":" in name:
         references.parse(name)
@@ -87,21 +87,21 @@ def resolve(kind: str, name: str) -> Any:
 
     Args:
         kind: The kind of plug-in, such as `tracker`.
-        name: A registered name, or a `module:attr` of the user's own.
+        name: The name of a built-in plug-in, or a `module:attr` of the user's own.
 
     Raises:
-        RefError: The name is neither a registered name nor a valid `module:attr`, or the module or its attribute does not exist. The
-            message names the cause.
+        RefError: The name is neither the name of a built-in plug-in nor of the form `module:attr`, or the module or the attribute does not
+            exist. The message says which.
     """
     return references.resolve(reference(kind, name))
 
 
 def problem(kind: str, name: str, roots: Iterable[Path] = ()) -> str | None:
-    """Check the name of a plug-in without importing anything. Return a message about a problem; None if no problem was found.
+    """Check the name of a plug-in without running the plug-in's code. Return a message that says what is wrong; None if nothing was found.
 
     Args:
         kind: The kind of plug-in, such as `tracker`.
-        name: A registered name, or a `module:attr` of the user's own.
+        name: The name of a built-in plug-in, or a `module:attr` of the user's own.
         roots: Folders to search for the user's modules before `sys.path`.
     """
     try:

@@ -1,4 +1,4 @@
-"""Shapes of trials, and arithmetic with resources."""
+"""Shapes of trials, and arithmetic with resources. The shape of a trial is the number of its workers and the resources of each worker."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ ELASTIC = "elastic"
 class Shape:
     """Number of workers of a trial, their resources and their backend.
 
+    In an elastic shape, the number of workers is a range, because it may change while the trial runs.
+
     Attributes:
         workers: Number of worker processes, at least 1. For an elastic shape, the smallest number.
-        per_worker: Name and amount of each resource of one worker, sorted by name: (("CPU", 1.0), ("GPU", 0.5)).
-        backend: Process group that connects the workers: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a user's
-            `module:attr`.
+        per_worker: Name and amount of each resource of one worker, sorted by name, such as `(("CPU", 1.0), ("GPU", 0.5))`.
+        backend: Kind of process group that connects the workers: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or the
+            `module:attr` of a user's own backend.
         most: Largest number of workers of an elastic shape; None if the number is fixed.
     """
 
@@ -37,22 +39,22 @@ class Shape:
 
     @property
     def total(self) -> dict[str, float]:
-        """Resources of all workers together. For an elastic shape, of the smallest number of workers."""
+        """Resources of all workers together, by name. An elastic shape counts with its smallest number of workers."""
         return {name: amount * self.workers for name, amount in self.per_worker}
 
     @property
     def sizes(self) -> range:
-        """All possible numbers of workers."""
+        """All numbers of workers that the trial may have: one number, or a range for an elastic shape."""
         return range(self.workers, (self.most or self.workers) + 1)
 
     @property
     def scaling(self) -> dict[str, Any]:
-        """The shape as a `scaling` section with `num_workers` and `resources_per_worker`; see `shape_of`."""
+        """The shape as the section `scaling` of a space file, with the keys `num_workers` and `resources_per_worker`."""
         number = self.workers if self.most is None else {ELASTIC: [self.workers, self.most]}
         return {"num_workers": number, "resources_per_worker": dict(self.per_worker)}
 
     def of_size(self, workers: int) -> Shape:
-        """Return the shape with a fixed number of workers."""
+        """Return the same shape with this fixed number of workers. The result is not elastic."""
         return replace(self, workers=workers, most=None)
 
     def __str__(self) -> str:
@@ -61,7 +63,7 @@ class Shape:
 
 
 def number_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
-    """Format the value of `num_workers` in short.
+    """Return the value of `num_workers` as a short text without a noun.
 
     >>> number_text(2), number_text({"elastic": [1, 4]})
     ('2', '1 to 4')
@@ -70,7 +72,7 @@ def number_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
 
 
 def workers_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
-    """Format the value of `num_workers`.
+    """Return the value of `num_workers` as a text with the noun "worker".
 
     >>> workers_text(1), workers_text({"elastic": [1, 4]})
     ('1 worker', '1 to 4 workers')
@@ -79,12 +81,12 @@ def workers_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
 
 
 def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
-    """Return the shape that a sampled `scaling` section describes.
+    """Return the shape that the section `scaling` describes for one trial.
 
     As in Ray Train, a worker has 1 CPU, and 1 GPU with `use_gpu: true`, unless `resources_per_worker` sets other amounts.
 
     Args:
-        scaling: The section, with each dimension replaced by its sampled value.
+        scaling: The section, in which each dimension is already replaced by the trial's sampled value.
         backend: Backend of the trainer.
     """
     per_worker = {str(k): float(v) for k, v in (scaling.get("resources_per_worker") or {}).items()}
@@ -98,7 +100,7 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
 
 
 def jax_connects(shape: Shape) -> bool:
-    """Return whether Ray's `JaxConfig` can connect the workers of a shape. It needs whole GPUs or TPUs for several workers."""
+    """Return whether Ray's `JaxConfig` can connect the workers of a shape. If there are several, each must have whole GPUs or TPUs."""
     per_worker = dict(shape.per_worker)
     gpus = per_worker.get("GPU", 0.0)
     return shape.sizes[-1] == 1 or (gpus >= 1 and gpus.is_integer()) or per_worker.get("TPU", 0.0) > 0
@@ -109,11 +111,11 @@ COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 
 
 def costs(seconds: float, worker_seconds: float, per_worker: Mapping[str, float]) -> dict[str, float]:
-    """Return the costs of a trial, by the names in `COSTS`.
+    """Return the costs of a trial: its wall time, and the CPU and GPU time of its workers, in seconds. The keys are the names in `COSTS`.
 
     Args:
         seconds: Wall time of the trial, in seconds.
-        worker_seconds: Sum of the seconds of all workers.
+        worker_seconds: Wall time of each worker, in seconds, summed over all workers.
         per_worker: Amount of each resource of one worker, by name.
 
     >>> costs(10.0, 20.0, {"CPU": 1.0, "GPU": 0.5})
@@ -124,12 +126,12 @@ def costs(seconds: float, worker_seconds: float, per_worker: Mapping[str, float]
 
 
 def fits(need: Mapping[str, float], have: Mapping[str, float]) -> bool:
-    """Return whether the resources `have` are enough for `need`."""
+    """Return whether `have` contains at least the amount of each resource that `need` names."""
     return all(amount <= have.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0)
 
 
 def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the resources that remain of `have` after all resources in `taken` are subtracted."""
+    """Subtract all resources in `taken` from `have`, and return what remains. An amount may become negative."""
     left = dict(have)
     for need in taken:
         for name, amount in need.items():
@@ -138,10 +140,10 @@ def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> di
 
 
 def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
-    """Return how many gangs of one shape fit on the cluster at once. 0 if not even one fits; 1,000,000 if the shape needs no resources.
+    """Return how many trials of one shape fit on the cluster at once. 0 if not even one fits; 1,000,000 if the shape needs no resources.
 
     Args:
-        shape: The shape.
+        shape: The shape of all these trials.
         cluster: All resources of the cluster.
     """
     if not fits(shape.total, cluster):
@@ -178,12 +180,12 @@ def _both(needed: float, name: str, there: float) -> str:
 
 
 def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
-    """Return the number of concurrent trials that `max_concurrent_trials: auto` means.
+    """Return how many trials run at once with `max_concurrent_trials: auto`.
 
-    This is the number of trials that fit on the cluster at once if all have the smallest shape. The result is at least 1.
+    This is the number of trials that fit on the cluster if all trials have the smallest shape. The result is at least 1.
 
     Args:
-        shapes: The shapes of the space.
+        shapes: The shapes that trials of the space may have.
         cluster: All resources of the cluster.
         max_trials: Largest possible result.
     """
@@ -191,10 +193,12 @@ def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trial
 
 
 def parked_cpus(cpus: int, memory: float) -> int:
-    """Return how many CPUs idle workers may hold in addition to the CPUs of the machine.
+    """Return how many CPUs to tell Ray in addition to the real ones, so that idle workers need not be closed while other trials run.
+
+    The number is limited, because each idle worker uses memory.
 
     Args:
-        cpus: CPUs of the machine.
+        cpus: Number of CPUs of the machine.
         memory: Memory of the machine in bytes.
     """
     return max(0, int(min(cpus, MOST_PARKED, memory // MEMORY_A_PARKED_CPU - cpus)))

@@ -32,9 +32,9 @@ def to_json_value(value: Any) -> Any:
 
 
 def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Update the paths in a saved result, because the sweep's folder may have moved since then.
+    """Return a saved result with current paths, because the user may have moved the sweep's folder since the result was saved.
 
-    The path of a bundle or a checkpoint that no longer exists becomes None.
+    If the bundle or the checkpoint no longer exists, its path becomes None.
 
     Args:
         shown: The object in `result.json`.
@@ -52,21 +52,22 @@ class SweepResult:
         sweep: Name of the sweep.
         dir: Folder of the sweep.
         trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` if there are any.
-        best: The best trial: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`, and `data` if the space samples it. None if
-            no trial has a value, or if there are several objectives.
-        front: The trials of the Pareto front, if there are several objectives. Each trial has the keys of `best`, and also `values`, which
-            has the value of each metric.
+        best: The best trial, an object with the keys `trial` (the id), `value`, `test` (the score on the test split), `params`,
+            `preprocessor`, `scaling`, and `data` if the space samples it. None if no trial has a value, or if there are several objectives.
+        front: The trials of the Pareto front, if there are several objectives. Each is an object with the keys of `best`, and with the key
+            `values`, which has the value of each metric.
         bundle: Folder of the winner's bundle. None if there is no winner, or if the trainer has no `load`.
         checkpoint: Folder of the winner's checkpoint, if the trainer has no `load`; None otherwise.
-        mlflow: `tracking_uri`, `experiment` and `parent_run`; empty if MLflow did not record the sweep. If the server did not receive
-            all data, there are two more keys: `missed` is True, and `ended` is the time at which the search ended, in seconds since
-            the epoch.
+        mlflow: Object with the keys `tracking_uri`, `experiment` and `parent_run`; empty if MLflow did not record the sweep. If the server
+            did not receive all data, there are two more keys: `missed` is True, and `ended` is the time at which the search ended, in
+            seconds since the epoch.
         fits: Number of distinct preprocessing chains that were fitted.
         seconds: Wall time of the sweep, in seconds.
         reason: Reason why the sweep ended before its last trial; None if the sweep did not end early.
-        notes: Further messages for the user, one line each.
-        freed: The deletions of this run of the sweep: the number of deleted `checkpoints`, the number of `trials` that had these
-            checkpoints, the deleted `bytes`, and the bytes of the checkpoints that are `left`. None if checkpoints are not limited.
+        notes: Further messages for the user. Each has one line.
+        freed: What the latest run or resume of the sweep deleted: an object with the number of deleted `checkpoints`, the number of
+            `trials` that had these checkpoints, the deleted `bytes`, and the bytes of the checkpoints that are `left`. None if the space
+            file does not limit checkpoints.
     """
 
     sweep: str
@@ -88,7 +89,7 @@ class SweepResult:
         return dataclasses.replace(self, notes=(*self.notes, note))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `--json` prints, with null for NaN and infinity."""
+        """Return the object that `--json` prints. NaN and infinity become None, and some keys are left out if they have no value."""
         shown = dataclasses.asdict(self)
         shown["dir"] = str(self.dir)
         for key in ("bundle", "checkpoint"):
@@ -100,18 +101,18 @@ class SweepResult:
 
     @classmethod
     def from_json(cls, shown: dict[str, Any]) -> SweepResult:
-        """Return the result from an object that `to_json` returned."""
+        """Make a result from an object that `to_json` returned."""
         paths = {key: Path(shown[key]) if shown.get(key) else None for key in ("bundle", "checkpoint")}
         values = {field.name: shown[field.name] for field in dataclasses.fields(cls) if field.name in shown}
         return cls(**{**values, **paths, "dir": Path(shown["dir"]), "notes": tuple(shown.get("notes", ()))})
 
     def as_text(self) -> str:
-        """Return the text of `result.json`."""
+        """Return this result as the text of the file `result.json`."""
         return json.dumps(self.to_json(), indent=2, default=str, allow_nan=False) + "\n"
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """Read `result.json` of a sweep's folder. Return None if the file is missing or invalid."""
+    """Return the object in the `result.json` of a sweep's folder. Return None if the file is missing or invalid."""
     shown = read_json_object(SweepFolder(folder).result)
     return shown if shown is not None and result_error(shown) is None else None
 
@@ -148,10 +149,10 @@ def result_file_error(file: Path) -> str | None:
 
 
 def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]) -> str | None:
-    """Check that the study has every ended trial that the sweep's result mentions. Return a message if a trial is missing, else None.
+    """Check that the study has every ended trial that the sweep's result counts or names. Return a message if one is missing, else None.
 
-    Only a damaged study lacks such a trial, because a result is written after all its trials are in the study, and no trial is ever
-    removed from a study. A resumed sweep deletes its result. If a study has more trials than the result, the sweep is being resumed.
+    Only a damaged study lacks such a trial. The result is written after the ends of all its trials are in the study, and no trial is ever
+    removed from a study. The study may have more trials than the result: a resume runs further trials, and deletes the result later.
 
     Args:
         ended: Ids of the complete, pruned and failed trials of the study.
@@ -166,7 +167,7 @@ def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping
 
 
 def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the best trial of a result, or the trials of its Pareto front. [] if no trial has a value."""
+    """Return a list with the best trial of a result, or the trials of its Pareto front. Return [] if no trial has a value."""
     return [shown["best"]] if shown["best"] else list(shown.get("front", ()))
 
 
@@ -178,7 +179,7 @@ def outcome_of(shown: Mapping[str, Any]) -> str:
 
 
 def result_error(shown: Mapping[str, Any]) -> str | None:
-    """Return a message about the first key that is missing or breaks its rule; None if the result is valid."""
+    """Return a message about the first key of a result that is missing or has an invalid value; None if the result is valid."""
     return next(iter(find_errors(_RULES, shown).values()), None)
 
 

@@ -1,4 +1,4 @@
-"""Remove passwords and keys from texts, so that these secrets are neither printed nor stored. Uses the standard library only."""
+"""Remove passwords and keys from texts, so that these secrets are neither printed nor stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Secret(NamedTuple):
 
 
 def without_password(uri: str) -> str:
-    """Return a URI without its password and without the query's secret parameters. The result may be kept and shown.
+    """Return a URI without its password, and without those query parameters that hold secrets. The result may be stored and printed.
 
     >>> without_password("postgresql://me:secret@host/db?sslmode=require&options=-c%20x")
     'postgresql://me@host/db?sslmode=require'
@@ -61,7 +61,7 @@ def secrets_in(uri: str) -> list[Secret]:
 
 
 def masked(text: str) -> str:
-    """Mask the passwords and secret query parameters of all URIs in a text.
+    """Replace the password and the secret query parameters of each URI in a text by `***`.
 
     >>> masked("API request to http://me:secret@host/api?token=abc failed")
     'API request to http://me:***@host/api?token=*** failed'
@@ -70,7 +70,11 @@ def masked(text: str) -> str:
 
 
 def hide_values(text: str, variables: Mapping[str, str]) -> str:
-    """Return a space file or an override with `***` for the values of these environment variables.
+    """Return the text of a space file or of a `--set` option in which `***` replaces the values of environment variables.
+
+    Args:
+        text: The text.
+        variables: The values to hide, by the name of the environment variable.
 
     >>> hide_values("env_vars: {TOKEN: 'abc', LEVEL: 3}", {"TOKEN": "abc", "LEVEL": "3"})
     "env_vars: {TOKEN: '***', LEVEL: '***'}"
@@ -89,7 +93,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _parts(uri: str) -> tuple[str, str, str]:
-    """Split a URI into three texts: the URI without password and query, the password as written, and the query."""
+    """Split a URI into three texts: the URI without password and query, the password as it is written in the URI, and the query."""
     scheme, separator, rest = uri.partition("://")
     if (unquoted := _UNQUOTED.match(rest)) is not None:
         name, password, rest = unquoted.groups()

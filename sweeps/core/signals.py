@@ -19,13 +19,16 @@ REPEAT_SECONDS = 1.0
 
 
 class Interrupt:
-    """Signal handler that asks the sweep to stop. If the process already ignores SIGHUP, as under `nohup`, SIGHUP stays ignored.
+    """Signal handler that remembers that the user wants the sweep to stop; the sweep looks at `asked`.
+
+    The handler is installed for SIGINT, SIGTERM and SIGHUP. If the process already ignores SIGHUP, for example because it was started with
+    `nohup`, SIGHUP stays ignored.
 
     Args:
-        last: Message to print before a second signal ends the process.
+        last: Message to print when a second signal ends the process.
 
     Attributes:
-        asked: True after a SIGINT, SIGTERM or SIGHUP has arrived while the handlers were installed.
+        asked: True as soon as the handler has received a signal.
     """
 
     def __init__(self, last: str = "") -> None:
@@ -39,13 +42,14 @@ class Interrupt:
                 signal.signal(number, self._handle)
 
     def listening(self) -> AbstractContextManager[None]:
-        """Install the handlers while the context is active. Does nothing outside of the main thread."""
+        """Install the handlers while the `with` block runs. Outside of the main thread, do nothing."""
         return handling(handled_signals(), self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Record the first signal. End the process and its children at the second signal.
 
-        A second SIGHUP is ignored, because a closing terminal sends SIGHUP several times. For SIGTERM, see `REPEAT_SECONDS`.
+        A second SIGHUP is ignored, because a closing terminal sends SIGHUP several times. A SIGTERM less than `REPEAT_SECONDS` after the
+        first signal is ignored too, because the command `timeout` sends SIGTERM twice.
         """
         if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)):
             return
@@ -68,7 +72,7 @@ def handled_signals() -> list[signal.Signals]:
 
 @contextlib.contextmanager
 def handling(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Install a handler for signals while the context is active.
+    """Install a handler for signals while the `with` block runs. Afterwards, install the earlier handlers again.
 
     Outside of the main thread, no handler is installed, because Python allows signal handlers only in the main thread.
     """

@@ -2,13 +2,14 @@
 
 NAME-DATE-TIME/
 ├── space.yaml            the space file, as it was when the sweep started
-├── origin.json           the original place of the space file, and the options of the sweep (see `core/origin.py`)
-├── provenance.json       git commit, package versions and seed, one entry for each start or resume; code.diff beside it
+├── origin.json           the folder from which the space file was read, and the options of the sweep (see `core/origin.py`)
+├── provenance.json       git commit, package versions and seed, one entry for each start or resume
+├── code.diff             the uncommitted changes of the user's code at the start; a resume adds code-2.diff and so on
 ├── study.journal         the study, unless it is in a database
 ├── lock                  a file that is locked while a process drives the sweep
-├── ray.json              the processes of the sweep's Ray, while the sweep runs
+├── ray.json              the processes of the Ray that the sweep has started, while the sweep runs
 ├── stages.json           the trials that wait for workers or have become silent, while the sweep runs
-├── prepared/             the data after the fitted preprocessors
+├── prepared/             what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes
 ├── trials/0007/          one folder for each trial
 │   ├── checkpoint_000012/
 │   ├── files/            other files of the loop, such as profiler traces
@@ -17,7 +18,8 @@ NAME-DATE-TIME/
 ├── events.jsonl          the events of the sweep, if the tracker `jsonl` is used
 ├── tensorboard/          the event files of TensorBoard, if the tracker `tensorboard` is used
 ├── exports/0007/         the default output of `sweeps export`
-├── bundle/               the winner's bundle; if the trainer has no `load`, checkpoint/ with the winner's checkpoint instead
+├── bundle/               the bundle of the best trial
+├── checkpoint/           the checkpoint of the best trial, in place of bundle/ if the trainer has no `load`
 ├── report.md, report.html
 └── result.json           the result, as `--json` prints it
 """
@@ -55,20 +57,20 @@ class SweepFolder:
     """The paths in a sweep's folder. The class computes paths, but neither reads nor creates files.
 
     Args:
-        path: The folder.
+        path: The sweep's folder.
 
     Attributes:
-        path: The folder.
+        path: The sweep's folder.
         space: The space file, as it was when the sweep started.
-        origin: The file that records the original place of the space file and the options of the sweep.
+        origin: The file that records the folder from which the space file was read, and the options of the sweep.
         journal: The file of the study, unless the study is in a database.
         lock: The file that is locked while a process drives the sweep.
-        ray: The file that lists the processes of the sweep's Ray.
+        ray: The file that lists the processes of the Ray that the sweep has started.
         stages: The file that lists the trials that wait for workers or have become silent.
         result: The sweep's result, as `--json` prints it.
-        bundle: Folder of the winner's bundle.
-        checkpoint: Folder of the winner's checkpoint, if the trainer has no `load`.
-        prepared: Folder of the data after the fitted preprocessors.
+        bundle: Folder of the best trial's bundle.
+        checkpoint: Folder of the best trial's checkpoint, in place of a bundle if the trainer has no `load`.
+        prepared: Folder with what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes.
         exports: The folder into which `sweeps export` writes by default.
         events: The file that the tracker `jsonl` writes.
         tensorboard: The folder that the tracker `tensorboard` writes, with a folder for each trial.
@@ -97,16 +99,16 @@ class SweepFolder:
         return self.trials / (trial if isinstance(trial, str) else format_trial_id(trial))
 
     def logs(self, trial: str | int) -> Path:
-        """Return the folder with one log for each rank of a trial."""
+        """Return the folder of a trial's logs, one file for each rank. `trial` is the trial's id or its number."""
         return self.trial(trial) / "logs"
 
     def report(self, suffix: str) -> Path:
-        """Return the report file with a suffix, `md` or `html`."""
+        """Return the path of `report.md` or `report.html`. `suffix` is `md` or `html`."""
         return self.path / f"report.{suffix}"
 
 
 def create_sweep_folder(root: Path, name: str, started: float) -> Path:
-    """Make the folder of a new sweep, ROOT/NAME-DATE-TIME. If this folder exists already, a number is appended to the name.
+    """Make the folder of a new sweep, such as `ROOT/NAME-20260102-120000`. If this folder exists already, append a number to the name.
 
     Args:
         root: The folder of all sweeps; it is made if it does not exist.

@@ -1,7 +1,7 @@
 """The types that describe a trial, and the function `current()`, which a training loop calls to get information about its trial.
 
-This module is public as `sweeps.trial`. An ordinary Ray Train loop works without this module. A loop calls `current()` to get the label,
-the task or the seed. With `Current.cached`, a loop reuses an object that an earlier trial on the same worker has built.
+This module is public as `sweeps.trial`. An ordinary Ray Train loop works without it. A loop calls `current()` if it needs the name of the
+label column, the task or the seed. With `Current.cached`, a loop reuses an object that an earlier trial on the same worker has built.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def complete_trial_id(typed: str) -> str:
 
 
 class Action(enum.Enum):
-    """Decision of a scheduler about a trial at a rung.
+    """Decision of a scheduler about a trial that has reached a rung, a step at which the scheduler compares trials.
 
-    EXPLOIT means that the trial continues from another trial's checkpoint, as in Population Based Training.
+    PAUSE means that the trial gives up its workers, and may continue later from its checkpoint. EXPLOIT means that the trial continues from
+    another trial's checkpoint, as in Population Based Training.
     """
 
     CONTINUE = "CONTINUE"
@@ -71,7 +72,7 @@ class Report:
 
     Attributes:
         step: Number of the report. The first is 1; retries and resumes continue the count.
-        metrics: The reported numbers, by metric. Reported values that are not numbers are dropped.
+        metrics: The reported numbers, by the name of the metric. Reported values that are not numbers are left out.
         time: Time of the report, in seconds since the epoch.
     """
 
@@ -85,8 +86,8 @@ class Checkpoint:
     """A stored checkpoint.
 
     Attributes:
-        path: The folder, as a path or URI that every worker can read.
-        step: Step of the report that has this checkpoint. A loop that continues from the checkpoint reports `step` + 1 next.
+        path: The checkpoint's folder, as a path or URI that every worker can read.
+        step: Step of the report that has this checkpoint. A loop that continues from this checkpoint next reports step `step` + 1.
         best_step: The step whose model the checkpoint holds. This is `step`, unless the loop passed another step to `note_checkpoint`.
     """
 
@@ -97,12 +98,13 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class GangSize:
-    """A number of workers of an elastic trial, and since when the trial has had it.
+    """Start of a period in which the number of workers of an elastic trial stays the same. Each change of the number starts a new period.
 
     Attributes:
-        step: Step of the checkpoint from which these workers continue; 0 if they start from scratch.
-        workers: Number of workers.
-        reported: Latest step that the trial had reported before. It is later than `step` if steps after the checkpoint were lost.
+        step: Step of the checkpoint from which the trial continues with these workers; 0 if the trial starts from scratch.
+        workers: Number of workers in this period.
+        reported: Latest step that the trial had reported before this period. It is later than `step` if steps after the checkpoint were
+            lost. These steps are then trained again.
         time: Time at which these workers started the loop, in seconds since the epoch.
     """
 
@@ -113,7 +115,7 @@ class GangSize:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The number of workers as a metric for a tracker."""
+        """The number of workers, by the name of the metric that the trackers record for it."""
         return {"scaling.num_workers": float(self.workers)}
 
     def __str__(self) -> str:
@@ -132,11 +134,12 @@ class Trial:
         params: The parameters, which the loop receives as its `config`.
         preprocessor: The preprocessing steps (see `sweeps.space`); `()` for none.
         shape: Number, resources and backend of the workers.
-        seed: The seed that is set in every worker before the loop starts.
-        labels: Name and short value of each active dimension, to show to people and to log to MLflow.
-        data: The sampled values of the data section (see `sweeps.space.Space.variant`); {} for none.
+        seed: Seed of the random number generators, which is set in every worker before the loop starts.
+        labels: Value of each active dimension, by the dimension's name. The values are short, for display and for MLflow.
+        data: The trial's values of those keys of the section `data` that the sweep samples (see `sweeps.space.Space.variant`); {} for none.
         origin: Number of the first trial of this configuration, if this trial repeats the configuration with another seed; else None.
-        lineage: Under PBT, the trials whose checkpoints this trial has copied, such as `0003 at 8, 0001 at 12`; "" for none.
+        lineage: Under PBT, the trials whose checkpoints this trial has taken over, and the steps at which it did so, such as
+            `0003 at 8, 0001 at 12`. "" if there are none.
     """
 
     number: int
@@ -152,7 +155,7 @@ class Trial:
 
     @property
     def chain(self) -> str:
-        """Short text for the preprocessor: its label or the names of its steps. Values sampled in its steps follow in parentheses."""
+        """Short text for the preprocessor, such as `scale+pca (n_components=8)`: its label or its steps, then sampled values."""
         label = self.labels.get("preprocessor") or "+".join(step.name for step in self.preprocessor) or "none"
         inside = {name.rsplit(".", 1)[-1]: value for name, value in self.labels.items() if name.startswith("preprocessor.")}
         return label + (f" ({', '.join(f'{k}={v}' for k, v in inside.items())})" if inside else "")
@@ -167,14 +170,14 @@ class Result:
         value: Best reported value of the first objective; None if no value was reported.
         best_step: The step to which `value` belongs; None if there is no such step.
         steps: Number of reports.
-        checkpoint: The checkpoint with the model of the best step; None if there is no such checkpoint.
+        checkpoint: The stored checkpoint with the best model; None if there is no checkpoint.
         error: The traceback of a failed trial; None for other trials.
-        seconds: Wall time in seconds that the trial spent on gangs, over all attempts.
-        values: Value of each objective, in the order of the objectives; None for an unknown value.
+        seconds: Wall time in seconds during which the trial had workers, summed over all attempts.
+        values: Value of each objective, in the order of the space file; None for an unknown value.
         metrics: The trial's costs, and the metrics of objectives and constraints at `best_step`.
         feasible: True if the trial satisfies every constraint.
         given: True if the trial was not run, because the space file gives its values.
-        final: Metrics of the finished model, which belong to no step (`Current.report_final`). Only complete trials have them.
+        final: Metrics of the finished model (see `Current.report_final`), which belong to no step. Only complete trials have such metrics.
     """
 
     state: State
@@ -203,14 +206,15 @@ class Current:
         classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column; None for a regression.
         metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, this is
             the first metric of a constraint that is not a cost. None if there is no such metric.
-        goal: "minimize" or "maximize".
+        goal: "minimize" or "maximize" `metric`.
         max_t: The step at which the scheduler ends the trial; None if the scheduler has no such step.
         threads: Number of CPUs of this worker, at least 1.
         check: Up to 32 prepared rows of `valid`, without the label; None if the space names no data. The loop passes the model's
-            predictions for these rows to `note_checkpoint`. A bundle is written only if it makes the same predictions from the raw rows.
+            predictions for these rows to `note_checkpoint`. When a bundle is written, its predictions for the same rows, before they were
+            prepared, are compared with these predictions. If they differ, there is no bundle.
         checkpoint_interval: Time in seconds between two checkpoints; see `checkpoint_due`.
-        asked: The metrics of all objectives and constraints, without costs.
-        milestones: Steps whose report must carry a checkpoint. Empty unless the scheduler needs checkpoints, as `pbt` does.
+        asked: Names of the metrics of all objectives and constraints, without costs such as `seconds`.
+        milestones: Steps at which the loop must report a checkpoint. Empty unless the scheduler needs checkpoints, as `pbt` does.
         keep_last: True if the loop must keep the model of the last step, not of the best step. It is True when a trial is trained again on
             the rows of train and valid together, because the metrics of `valid` are then meaningless.
         final: The metrics that `report_final` has recorded.
@@ -244,7 +248,7 @@ class Current:
         the files are logged as artifacts of the trial's run in MLflow. An empty folder is removed.
 
         Raises:
-            RuntimeError: The trial has no folder, as in a test that made this object itself.
+            RuntimeError: The trial has no folder, because this object was made by a test, for example.
         """
         if self._folder is None:
             raise RuntimeError("this trial has no folder; only a trial that sweeps runs has a folder")
@@ -252,9 +256,9 @@ class Current:
         return self._folder
 
     def better(self, a: float, b: float | None) -> bool:
-        """Return whether the later value `a` is better than `b` under the objective's goal.
+        """Return whether the later value `a` of the metric is better than the earlier value `b`. The trial's `goal` decides.
 
-        NaN is never better. Any other value is better than None and NaN. With `keep_last`, the later value is always better.
+        NaN is never better. Any other value is better than None and NaN. If `keep_last` is True, the later value always counts as better.
         """
         if self.keep_last:
             return True
@@ -267,8 +271,8 @@ class Current:
     def cached(self, name: str, build: Callable[[], Any]) -> Any:
         """Return an object that an earlier trial on this worker built from the same prepared data. If there is none, build the object.
 
-        Use this method for objects that are expensive to make from a shard, such as a `DMatrix` or a tensor. Call the method in the same
-        way on every rank, because all ranks keep and drop the same objects.
+        Use this method for objects that are expensive to make from a shard, such as a `DMatrix` or a tensor. If a trial has several ranks,
+        each rank must call this method with the same names, so that all ranks keep the same objects.
 
         Args:
             name: Name of the object. Later trials find the object by this name.
@@ -279,10 +283,10 @@ class Current:
         return self._kept[name]
 
     def checkpoint_due(self, step: int, last: bool = False) -> bool:
-        """Return whether the next report should carry a checkpoint.
+        """Return whether the loop should report a checkpoint with the next report.
 
-        True at the last step, at milestones, and if `checkpoint_interval` seconds have passed since this method last returned True, or
-        since the trial started.
+        Return True at the last step and at milestones. Otherwise, return True if `checkpoint_interval` seconds have passed since this
+        method last returned True, or since the trial started.
 
         Args:
             step: The step that is reported next; the first is 1.
@@ -297,8 +301,8 @@ class Current:
     def report_final(self, metrics: Mapping[str, float]) -> None:
         """Record metrics of the finished model, which belong to no step.
 
-        Call this method before the last report. If the trial completes, the values of rank 0 are stored, and logged to MLflow as
-        `final/NAME`.
+        Call this method before the last report. If the trial completes, the values that rank 0 recorded are stored in the study, and are
+        logged to MLflow as `final/NAME`.
 
         Args:
             metrics: Value of each metric. A later call adds metrics to the metrics of earlier calls, and replaces values of the same name.
@@ -306,12 +310,12 @@ class Current:
         self.final.update({str(name): float(value) for name, value in metrics.items()})
 
     def note_checkpoint(self, folder: str | Path, best_step: int, predictions: np.ndarray | None = None) -> None:
-        """Write notes about a checkpoint into the checkpoint's folder. Call this method before the checkpoint is reported.
+        """Write down in a checkpoint's folder which model it holds. Call this method before the checkpoint is reported.
 
         Args:
             folder: The checkpoint's folder.
             best_step: The step whose model the trainer's `load` returns from this checkpoint. It may be earlier than the reported step.
-            predictions: Predictions for the rows of `check` by the model in memory, of shape (n,) or (n, k). None to save no predictions.
+            predictions: Predictions of the trained model for the rows of `check`, of shape (n,) or (n, k). None to save no predictions.
         """
         Path(folder, CHECKPOINT_NOTE).write_text(json.dumps({"best_step": best_step}))
         if predictions is not None:
@@ -324,10 +328,10 @@ _current: Current | None = None
 
 
 def current() -> Current:
-    """Return information about the trial that this training loop runs in.
+    """Return information about the trial to which the calling training loop belongs.
 
     Raises:
-        RuntimeError: There is no training loop in this process.
+        RuntimeError: No training loop that sweeps started runs in this process.
     """
     if _current is None:
         raise RuntimeError("sweeps.trial.current() can only be called inside a training loop that sweeps runs")

@@ -1,8 +1,10 @@
-"""Sign files that run code when they are loaded, and check the signatures. A signature is a message authentication code (MAC).
+"""Sign files such as pickles that run code when they are loaded, and check the signatures.
 
-The key is in the user's configuration folder, `$XDG_CONFIG_HOME/sweeps/key` (default: `~/.config/sweeps/key`). Only this user can read
-the key, which is made when the first file is signed. `SWEEPS_KEY_FILE` names another key file, for a team or for machines with different
-home folders.
+A signature is a message authentication code (MAC) that is made with the user's key.
+
+The key is in the file `$XDG_CONFIG_HOME/sweeps/key`, by default `~/.config/sweeps/key`. It is made when the first file is signed, and only
+this user can read it. The environment variable `SWEEPS_KEY_FILE` names another key file, for a team or for machines with different home
+folders.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ SUFFIX = ".mac"
 
 
 class UnreadableFile(InputError):
-    """A file in a sweep's folder is damaged, or is not read because it is not trusted."""
+    """A file in a sweep's folder is damaged, or the file is not read because a stranger may have written it."""
 
 
 class UntrustedFile(UnreadableFile):
@@ -41,13 +43,14 @@ def key(make: bool = False) -> bytes | None:
     """Return this user's key.
 
     Args:
-        make: True to make a key if there is none. A key file that `SWEEPS_KEY_FILE` names is never made.
+        make: True to make a key if there is none. If `SWEEPS_KEY_FILE` is set, no key is made.
 
     Returns:
         The key. None if there is no key and `make` is False.
 
     Raises:
-        InputError: The key file cannot be read or written, the key is too short, or the file that `SWEEPS_KEY_FILE` names does not exist.
+        InputError: The key file cannot be read or written, the key has fewer than 16 bytes, or the file that `SWEEPS_KEY_FILE` names does
+            not exist.
     """
     file = key_file()
     place = KEY_FILE if os.environ.get(KEY_FILE) else str(file)
@@ -90,17 +93,17 @@ def mac(data: bytes, name: str, secret: bytes) -> str:
 
     Args:
         data: The bytes of the file.
-        name: Name of the file.
+        name: Name of the file without its folder.
         secret: The user's key.
     """
     return hmac.new(secret, name.encode() + b"\0" + data, hashlib.sha256).hexdigest()
 
 
 def sign(file: Path) -> None:
-    """Write the MAC of a file to a file beside it, with the suffix `.mac`.
+    """Write the MAC of a file to `NAME.mac` beside the file.
 
     Raises:
-        InputError: There is no key, and none can be made.
+        InputError: The user's key cannot be read or made; see `key`.
     """
     secret = key(make=True)
     assert secret is not None
@@ -111,7 +114,7 @@ def read(file: Path, trust: bool = False) -> bytes:
     """Read a file that runs code when it is loaded. The file's MAC is checked first, unless `trust` is True.
 
     Args:
-        file: The file. Its MAC is in the file that `sign` writes beside it.
+        file: The file. `sign` has written its MAC to `NAME.mac` beside it.
         trust: True to read the file without checking its MAC.
 
     Raises:
