@@ -47,7 +47,7 @@ class InvalidValue(Problem):
         column: name of the column.
         rule: the rule for the values of the column, such as "must hold numbers".
         row: row of the value, counted from 0.
-        value: the value. In place of an array, a list or a mapping, a short description such as "a mapping with 3 keys".
+        value: the value, or a short description of an array, a list or a mapping, such as "a mapping with 3 keys".
     """
 
     column: str
@@ -112,7 +112,7 @@ def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
 def to_booleans(values: pd.Series) -> pd.Series:
     """Convert 1, 0 and the words "true" and "false", in any case, to booleans.
 
-    Other values, such as missing values, are kept. The result then has the dtype `object`.
+    If there are other values, such as missing values, these are kept, and the result has the dtype `object`.
     """
     known = values.map(lambda v: BOOLEAN_WORDS.get(str(v).lower(), v), na_action="ignore")
     return known.astype(bool if known.map(lambda v: isinstance(v, bool)).all() else object)

@@ -55,8 +55,8 @@ def input_column(field: pa.Field) -> InputColumn:
 def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) -> pd.Series:
     """Convert a column to the dtype that preprocessing steps expect.
 
-    Integers become floats, both in training and in prediction. Otherwise, integers would become floats only if a value is missing. A step
-    that converts numbers to text would then get `1.0` for some rows and `1` for other rows.
+    Integers become floats, both in training and in prediction. Without this rule, a column of integers would become floats only if
+    a value is missing. A step that converts numbers to text would then get `1.0` for some rows and `1` for other rows.
 
     Args:
         column: name and type of the column in training.

@@ -163,7 +163,8 @@ class _DataActor:
         Args:
             steps: the chain.
             data: the trial's values of the tuned keys of `data`. None or empty if nothing is tuned.
-            reload: arguments for `load` if this process is new, because Ray has restarted the actor. None if the space names no data.
+            reload: arguments for `load`. They are used only if Ray has restarted the actor, so that this process has not read the data yet.
+                None if the space names no data.
 
         Returns:
             A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: maps each number of

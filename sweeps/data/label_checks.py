@@ -185,7 +185,7 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
 
     Args:
         label: the label column.
-        requested: the task that the space file asks for, or None.
+        requested: the task that the space file sets. None if it sets no task.
         columns: the values of the label by split: "train", and the splits that have separate sources.
 
     Returns:
@@ -250,8 +250,8 @@ def missing_class_notes(label: str | None, classes: Sequence[Any] | None, parts:
     """Return a note to the user for each split that has no rows of some class. Metrics on such a split ignore the missing class.
 
     Args:
-        label: the label column, with class codes.
-        classes: the classes, or None for a regression.
+        label: the label column, which holds class codes. None if the data has no label.
+        classes: the classes, indexed by code. None for a regression.
         parts: the splits by name.
     """
     notes = []

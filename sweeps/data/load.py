@@ -115,8 +115,8 @@ def subsample(train: pa.Table, label: str | None, classes: tuple[Any, ...] | Non
 
     Args:
         train: rows with an encoded label.
-        label: the label column, or None.
-        classes: the classes, or None for a regression.
+        label: the label column. None if the data has no label.
+        classes: the classes, indexed by code. None for a regression.
         share: fraction of the rows to keep, above 0 and at most 1.
         seed: seed of the sweep.
     """

@@ -125,7 +125,10 @@ def _check_variant(
 
 
 def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
-    """If a tuned option of `data.train` or `data.drop` causes a problem, return the problem with the path of this option as its place."""
+    """Return a problem whose place is the path of the tuned option of `data.train` or `data.drop` that causes the problem.
+
+    Other problems are returned unchanged.
+    """
     values = {"data.train": spec.train, "data.drop": spec.drop}
     if problem.place not in values:
         return problem

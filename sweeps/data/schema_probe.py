@@ -37,7 +37,7 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     """Read the schemas of the files of a source. All files must have the same format (CSV, TSV or Parquet) and the same columns.
 
     Args:
-        files: the files.
+        files: the files of the source.
         most: largest number of files to read. None to read all files.
 
     Returns:

@@ -162,7 +162,7 @@ def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
 def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
     """Return the rows of a Ray Dataset for one of `k` ranks, as a Ray Dataset in memory.
 
-    The rows are the same as in part `rank` of `split_equally`.
+    The rows are the same as in `split_equally(..., k)[rank]`.
 
     Raises:
         InputError: there are fewer rows than parts.

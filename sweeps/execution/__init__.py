@@ -1,4 +1,4 @@
-"""Run trials on gangs of workers that already run.
+"""Run trials on gangs of workers that already run. The names in backticks, except `ray.train`, are modules of this package.
 
 Each worker is one long-lived actor (`worker`, `worker_runtime`). A gang is the list of workers that run one trial together. If a gang
 has several workers, Ray Train's backends connect these workers (`backends`).

@@ -224,7 +224,7 @@ def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger
     """Return the action that serves a request in this state of the cluster. Return None if the request cannot be served now.
 
     Args:
-        request: The request.
+        request: The trial or the fit.
         cluster: State of the cluster.
         others: The other requests in the queue. An elastic trial leaves them the resources with which they could be served now.
         larger: See `_serves`.
@@ -302,9 +302,9 @@ def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
 
 
 def _used(cluster: Cluster, node: str | None, phases: Sequence[Phase], grants: bool) -> list[Resources]:
-    """Return the resources of each worker on a node in one of these phases. If `grants` is True, add the resources of each fit there.
+    """Return the resources of each worker that is on a node and in one of these phases.
 
-    If `node` is None, include the workers and fits on all nodes.
+    If `grants` is True, the resources of each fit on the node are added. If `node` is None, all nodes are included.
     """
     held: list[Resources] = [dict(worker.resources) for worker in cluster.workers if node in (None, worker.node) and worker.phase in phases]
     return held + [resources for where, resources in cluster.grants if grants and node in (None, where)]
@@ -357,7 +357,7 @@ def _place(
     """Return the action that serves a request in this state of the cluster. Return None if the request cannot be served now.
 
     Args:
-        request: The request.
+        request: The trial or the fit.
         cluster: State of the cluster.
         larger: See `_serves`.
         size: Number of workers. None for the smallest number that the shape of the request allows.

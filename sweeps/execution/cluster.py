@@ -518,10 +518,10 @@ def own_code() -> dict[str, Any]:
 
 
 def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
-    """Return the folders that contain the modules of references, in the order of `roots`. Installed modules are left out.
+    """Return the folders that contain the user's modules, in the order of `roots`. No folder is returned for an installed module.
 
     Args:
-        names: References of the form `module:attr`.
+        names: References to the modules, of the form `module:attr`.
         roots: Folders to search.
     """
     needed = []

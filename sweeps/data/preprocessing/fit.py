@@ -44,10 +44,10 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     Ray must be running if the chain has preprocessors of Ray. Without steps, nothing is fitted and Ray is not used.
 
     Args:
-        steps: the steps. Each step selects from the columns that the previous step returned.
+        steps: the steps in order. Each step selects from the columns that the previous step returned.
         train: rows of the train split.
-        label: the label column, or None. The label is not among the columns that steps get. If the `fit` of an estimator takes `y`, the
-            label is passed as `y`.
+        label: the label column. None if the data has no label. Steps do not get the label among their columns. If the `fit` of an estimator
+            takes `y`, the label is passed as `y`.
 
     Raises:
         InputError: a step names a missing column, has invalid parameters, or fails.

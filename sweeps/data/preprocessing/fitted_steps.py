@@ -161,7 +161,7 @@ def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) ->
     """Check that a step's result for a row does not depend on other rows. Otherwise, predictions would not match the training.
 
     Args:
-        step: the step.
+        step: the fitted step.
         frame: the frame to which the step is applied.
         whole: the step's result for the whole frame.
 

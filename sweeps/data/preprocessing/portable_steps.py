@@ -46,7 +46,7 @@ def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, A
 
 
 def to_floats(values: Any) -> np.ndarray:
-    """Convert a column of numbers to floats. 32-bit floats keep their size."""
+    """Convert a column of numbers to 64-bit floats. A column of 32-bit floats stays unchanged."""
     numbers = np.asarray(values) if isinstance(getattr(values, "dtype", None), np.dtype) else values.to_numpy(np.float64, na_value=np.nan)
     return numbers if numbers.dtype == np.float32 else numbers.astype(np.float64, copy=False)
 
@@ -57,7 +57,7 @@ def to_objects(values: Any) -> list[Any]:
 
 
 def column_array(series: pd.Series) -> Any:
-    """Return the values of a frame's column: a NumPy array for numbers and booleans, otherwise the array of pandas."""
+    """Return the values of a frame's column: a NumPy array for numbers and booleans, otherwise the pandas array."""
     return series.to_numpy() if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf" else series.array
 
 

@@ -179,7 +179,7 @@ def _blocks(part: pd.DataFrame) -> list[pa.Table]:
 
 
 def _constructor_arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
-    """Convert a step's parameters to arguments of Ray's constructor. References become functions, and names of types become types."""
+    """Convert a step's parameters to arguments of Ray's constructor. For example, the text `module:function` becomes a function."""
     arguments = dict(params)
     for key in ("tokenization_fn", "transform"):
         if isinstance(arguments.get(key), str):
