@@ -1,6 +1,7 @@
 """Decide which data of earlier trials a worker keeps cached. The functions are pure.
 
-The pool decides for all ranks of a gang together. If one rank rebuilt a matrix that another rank reused, XGBoost would fail.
+The pool decides for all ranks of a gang together. XGBoost would fail if one rank built its data matrix again while another rank reused its
+cached matrix.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ Kept = tuple[tuple[str, int], ...]
 
 
 def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
-    """Return (key, bytes) of the data that a worker keeps when a trial starts, with the most recently used data last.
+    """Return which prepared data a worker keeps in its cache when a trial starts.
 
     Args:
-        kept: (key, bytes) of the data that earlier trials used, with the most recently used data last.
-        key: Key of the starting trial's data, which is always kept.
-        size: Size of the starting trial's data in bytes.
-        room: Bytes that all kept data may take together. The least recently used data is dropped first.
+        kept: (key, bytes) of each data in the cache, with the most recently used data last. The result has the same form.
+        key: Key of the data of the trial that starts. This data is always kept.
+        size: Size of this data in bytes.
+        room: Size that all kept data may have together, in bytes. The least recently used data is dropped first.
     """
     left, chosen = room - size, [(key, size)]
     for other, bytes_ in reversed(kept):
@@ -38,12 +39,12 @@ def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
 def room_of(cluster: Mapping[str, float], shape: Shape) -> float:
     """Return how many bytes of cached data each worker of a gang may keep.
 
-    A gang may use the fraction `SHARE` of its part of the cluster's memory. The part is the larger of the gang's fraction of the CPUs and
-    its fraction of the GPUs.
+    The workers of a gang together may fill the fraction `SHARE` of the gang's part of the cluster's memory. A gang that has 1/4 of the
+    cluster's CPUs and 1/2 of its GPUs has the larger part, 1/2 of the memory.
 
     Args:
         cluster: Name and amount of each resource of the cluster; `memory` is in bytes.
-        shape: Shape of the gang.
+        shape: Number of workers of the gang, and the resources of each.
     """
     part = max((shape.total.get(name, 0.0) / cluster[name] for name in ("CPU", "GPU") if cluster.get(name)), default=1.0)
     return SHARE * cluster.get("memory", 8 << 30) * min(1.0, part) / shape.workers

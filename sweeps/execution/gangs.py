@@ -37,7 +37,7 @@ def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> lis
 
 
 def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
-    """Return the place of each worker of a gang, in the order of ranks.
+    """Return the world rank, local rank and node rank of each worker of a gang, in the order of world ranks.
 
     Args:
         nodes: Id of each worker's node, in the order of ranks. The workers of one node must be next to each other.
@@ -50,11 +50,11 @@ def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
 
 
 def visible_gpus(nodes: Sequence[str], gpus: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the value of `CUDA_VISIBLE_DEVICES` for each worker: the GPUs of all workers on its node.
+    """Return the value of `CUDA_VISIBLE_DEVICES` for each worker of a gang: the GPUs of all workers of the gang on its node.
 
     Args:
         nodes: Id of each worker's node.
-        gpus: Ids of each worker's GPUs.
+        gpus: Ids of each worker's GPUs, in the order of `nodes`.
 
     >>> visible_gpus(["a", "a", "b"], [("1",), ("0",), ("0",)])
     ('0,1', '0,1', '0')

@@ -1,4 +1,4 @@
-"""Steps at which all ranks of an elastic gang ask the pool whether the gang changes its size."""
+"""Gates of an elastic trial: steps at which all its ranks wait until the pool has decided whether the gang changes its size."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ STOP = 0
 
 
 class Gates:
-    """The gates of one trial. All ranks wait at a gate, and get the same answer: the step of the next gate, or `STOP`.
+    """The gates of one trial. All ranks wait at a gate and get the same answer: the step of the next gate, or `STOP` if they must stop.
 
     Args:
         progress: Progress of the trial.
 
     Attributes:
-        next_step: Step of the next gate. Its ranks do not ask before this step.
+        next_step: Step of the next gate. The ranks do not ask the pool before this step.
     """
 
     def __init__(self, progress: TrialProgress):
@@ -27,14 +27,14 @@ class Gates:
         self.reset()
 
     def reset(self) -> None:
-        """Prepare for another attempt, whose first report is at a gate."""
+        """Prepare for another attempt. The first report of the attempt is a gate."""
         self.next_step = 1
         self._answers: dict[int, asyncio.Future[int]] = {}
         self._closed = False
         self._latest: tuple[float, int] | None = None  # Time and step of the latest use of `later`.
 
     def answer(self, step: int) -> asyncio.Future[int]:
-        """Return the future of the answer to the ranks that have reported a step."""
+        """Return the future of the answer for the ranks that wait at a step; see `Gates`."""
         if step not in self._answers:
             self._answers[step] = asyncio.get_running_loop().create_future()
             if self._closed:
@@ -42,14 +42,15 @@ class Gates:
         return self._answers[step]
 
     def holds(self, rank: int) -> bool:
-        """Return whether a rank waits for the other ranks."""
+        """Return whether a rank waits at a gate for the other ranks."""
         return any(not answer.done() and self._progress.has_reached(rank, step) for step, answer in self._answers.items())
 
     def update(self, decide: Callable[[int], int]) -> None:
-        """Answer the ranks at each step that all ranks have reported.
+        """Answer the ranks at each gate that all ranks have reached.
 
         Args:
-            decide: Returns the answer for a step. It is not called if a rank has ended, because the gang then keeps its size.
+            decide: Function that returns the answer for a step: the step of the next gate, or `STOP`. It is not called if a rank has ended,
+                because the gang then keeps its size.
         """
         for step, answer in sorted(self._answers.items()):
             if answer.done() or not self._progress.all_have_reached(step):
@@ -60,7 +61,7 @@ class Gates:
             self._answers = {other: kept for other, kept in self._answers.items() if other >= step}
 
     def later(self, step: int, seconds: float) -> int:
-        """Return the step that the trial will report after about this many seconds, judged by its latest steps; at least `step` + 1."""
+        """Estimate from the speed of the latest steps which step the trial will report in `seconds`. The result is at least `step` + 1."""
         now, latest = time.monotonic(), self._latest
         self._latest = (now, step)
         if latest is None or step <= latest[1]:

@@ -51,8 +51,8 @@ class Knob:
         module: Name of the module. The setting is ignored while the module is not imported.
         get: Function that returns the setting. Its argument is the module.
         put: Function that changes the setting. Its arguments are the module and the new value.
-        fresh: Value right after the import of the module. If the loop has imported the module, this value is restored. `_UNKNOWN`
-            means that the loop's value stays.
+        fresh: Value that is restored if the module was first imported during the trial, so that there is no value from before the trial.
+            It is the value that the import sets. `_UNKNOWN` means that the loop's value stays in this case.
     """
 
     module: str
@@ -71,7 +71,7 @@ class Knob:
 
 
 def _attribute(module: str, path: str, fresh: Any = _UNKNOWN) -> Knob:
-    """Return the knob of an attribute of a module. A path such as `backends.cudnn.benchmark` names an attribute of an inner object."""
+    """Return a `Knob` whose setting is an attribute of a module. The path may have dots, such as `backends.cudnn.benchmark` of torch."""
     *above, last = path.split(".")
 
     def holder(module: Any) -> Any:
@@ -83,7 +83,7 @@ def _attribute(module: str, path: str, fresh: Any = _UNKNOWN) -> Knob:
 
 
 def _options(pandas: Any) -> dict[str, Any]:
-    """Return the options of pandas by their dotted names."""
+    """Return the options of pandas, keyed by names such as `display.max_rows`."""
 
     def flat(options: dict[str, Any], above: str = "") -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -114,20 +114,25 @@ def _set_precision(module: Any, before: tuple[Any, ...]) -> None:
 
 
 def _stack_size(module: Any) -> int:
-    """Return the stack size of new threads. `stack_size()` also resets the size to 0, so the size is set again."""
+    """Return the stack size of new threads. Reading it with `stack_size()` also resets it to 0, so this function sets it again."""
     size: int = module.stack_size()
     module.stack_size(size)
     return size
 
 
 def _plots(parameters: Any) -> dict[str, Any]:
-    """Return the rcParams of matplotlib without the backend. The backend is chosen at the first plot, and a change would close figures."""
+    """Return the rcParams of matplotlib without `backend`, which is not restored, because setting the backend would close all figures."""
     return {name: value for name, value in dict.items(parameters) if name != "backend"}
 
 
 @functools.lru_cache(maxsize=1)
 def _thread_pools(threadpoolctl: Any, modules: int) -> Any:
-    """Return the BLAS and OpenMP libraries of this process. The search takes milliseconds, so it runs only after modules were imported."""
+    """Return the BLAS and OpenMP libraries of this process.
+
+    Args:
+        threadpoolctl: The module.
+        modules: Number of imported modules. The search takes milliseconds, so the result is cached until this number changes.
+    """
     return threadpoolctl.ThreadpoolController().lib_controllers
 
 
@@ -209,7 +214,7 @@ class Left:
 
     Attributes:
         threads: Threads that the trial started and that are still running.
-        broken: Reason why the process could not be reset completely; None if the reset succeeded.
+        broken: Reason why the process could not be reset completely, so that the worker must be closed; None if the reset succeeded.
     """
 
     threads: list[threading.Thread] = field(default_factory=list)
@@ -221,11 +226,11 @@ def isolated(mark: str = "") -> Iterator[Left]:
     """Run a trial in the block, then reset the process to its state before the trial.
 
     Args:
-        mark: Mark in the environment of the processes that the trial starts; see `sweeps.execution.child_processes`. ""
-            means that these processes stay alive.
+        mark: Value of the environment variable by which the processes that the trial starts are found and killed after the block; see
+            `sweeps.execution.child_processes`. With "", these processes stay alive.
 
     Yields:
-        An object whose attributes are set after the block.
+        The `Left` of this trial. Its attributes are set after the block.
     """
     processes = psutil.pids() if mark else []
     left, running = Left(), set(threading.enumerate())
@@ -291,9 +296,9 @@ def isolated(mark: str = "") -> Iterator[Left]:
 
 
 def _working_directory() -> str:
-    """Return the working directory. If it was deleted, change to the new directory of that path.
+    """Return the working directory. If it was deleted and created again at the same path, first change to the new directory.
 
-    Ray replaces the folder of the code that it received when a second node on the same machine joins the cluster.
+    Ray does this to the folder with the user's code when a second node on the same machine joins the cluster.
     """
     try:
         return os.getcwd()
@@ -307,9 +312,9 @@ class _Scheduling:
     """CPU scheduling of a thread.
 
     Attributes:
-        nice: Niceness.
-        cpus: CPUs that the thread may run on; empty if the system does not report them.
-        policy: Scheduling class and priority; None if the system does not report them.
+        nice: Niceness, from -20 to 19.
+        cpus: Numbers of the CPUs on which the thread may run; empty if the system does not report them.
+        policy: Scheduling policy, such as `os.SCHED_OTHER`, and priority; None if the system does not report them.
     """
 
     nice: int
@@ -382,10 +387,10 @@ def _put_back_builtins(before: dict[str, Any]) -> None:
 
 
 def _put_back_handlers(before: dict[Any, Any]) -> str | None:
-    """Restore signal handlers.
+    """Restore the handlers of signals.
 
     Returns:
-        The reason as text if the loop replaced a handler that C code had set, because Python cannot restore such a handler; else None.
+        A message if the loop has replaced a handler that C code had set, because Python cannot restore such a handler; else None.
     """
     for number, handler in before.items():
         if signal.getsignal(number) is not handler:
@@ -406,8 +411,8 @@ def _functions() -> dict[str, dict[str, Any]]:
 def _put_back_functions(before: dict[str, dict[str, Any]], modules: dict[str, Any]) -> None:
     """Restore the public functions and classes that a loop has replaced.
 
-    If an installed package made the replacement and the trial imported a module of this package, the replacement stays. The reason is
-    that torch and Lightning replace functions when they are imported.
+    A replacement stays if an installed package made it and the trial was the first to import modules of this package. Packages such as
+    torch and Lightning replace functions when they are imported, and need these replacements in later trials too.
 
     Args:
         before: Namespace of each module before the trial, by module name.
@@ -430,7 +435,7 @@ def _package(value: Any) -> str:
 
 
 def _put_back_modules(before: dict[str, Any]) -> None:
-    """Undo each `sys.modules[name] = None` of a loop, which blocks the import of a module."""
+    """Undo each `sys.modules[name] = None` of a loop. Such an entry makes the import of the module fail."""
     for name in [name for name, module in sys.modules.items() if module is None]:
         if name not in before:
             del sys.modules[name]
@@ -439,7 +444,7 @@ def _put_back_modules(before: dict[str, Any]) -> None:
 
 
 def _put_back_finders(before: list[Any]) -> None:
-    """Restore `sys.meta_path`. Finders that an installed package has added stay, because packages such as `six` need them after import."""
+    """Restore the import finders in `sys.meta_path`. Those of installed packages stay, because packages such as `six` need them later."""
     stay = [f for f in sys.meta_path if f in before or _installed(_package(f if isinstance(f, type) else type(f)))]
     if [f for f in stay if f in before] != before:
         stay = before + [f for f in stay if f not in before]
@@ -447,16 +452,16 @@ def _put_back_finders(before: list[Any]) -> None:
 
 
 def _closed(streams: Iterable[Any]) -> str | None:
-    """Return a message that names the standard streams that a loop has closed; None if all standard streams are open."""
+    """Return a message with the names of the standard streams that a loop has closed; None if all are open."""
     names = ("sys.stdin", "sys.stdout", "sys.stderr")
     found = [name for name, stream in zip(names, streams, strict=True) if getattr(stream, "closed", False)]
     return f"the training loop closed {' and '.join(found)}" if found else None
 
 
 def _joined_cluster() -> str | None:
-    """Return a message if TensorFlow or JAX in this process has joined a cluster; else None.
+    """Return a message if the loop has made this process a member of a cluster of TensorFlow or JAX; else None.
 
-    A process cannot join another cluster of these frameworks later, so it cannot run another trial.
+    Such a process cannot join another cluster later, so it cannot run another trial.
     """
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     if getattr(context, "_server_def", None) is not None or getattr(context, "_collective_ops_server_def", None) is not None:
@@ -491,7 +496,7 @@ def _loggers() -> dict[str, _Logger]:
 
 
 def _put_back_loggers(before: dict[str, _Logger]) -> None:
-    """Restore all loggers. Loggers of installed packages that the trial has imported keep their handlers and settings."""
+    """Restore all loggers. A logger that is new since the trial started keeps its settings if it belongs to an installed package."""
     for name, log in [("", logging.getLogger()), *logging.Logger.manager.loggerDict.items()]:
         if not isinstance(log, logging.Logger):
             continue
@@ -512,7 +517,7 @@ def _put_back_loggers(before: dict[str, _Logger]) -> None:
 
 
 def _installed(module: str) -> bool:
-    """Return True if a module belongs to an installed package; False if it is a module of the user or is not imported."""
+    """Return whether a module belongs to an installed package. Modules that are not imported do not."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return "site-packages" in file or "dist-packages" in file
 
@@ -521,7 +526,7 @@ def _installed(module: str) -> bool:
 
 
 def groups() -> frozenset[Any]:
-    """Return the process groups of torch in this process; empty if there are none."""
+    """Return the process groups of `torch.distributed` in this process; empty if there are none."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return frozenset()
@@ -529,7 +534,9 @@ def groups() -> frozenset[Any]:
 
 
 def group_of_one(gpu: bool) -> frozenset[Any]:
-    """Create torch's process group of one worker, and set the same environment variables as Ray Train. An existing group stays.
+    """Create a process group of `torch.distributed` with only this process, unless there is a group already.
+
+    Also set the environment variables, such as `RANK` and `WORLD_SIZE`, that Ray Train sets.
 
     Args:
         gpu: Whether the worker has a GPU.
@@ -546,12 +553,12 @@ def group_of_one(gpu: bool) -> frozenset[Any]:
 
 
 def destroy_groups(own: frozenset[Any]) -> None:
-    """Destroy the process groups that loops have created.
+    """Destroy the process groups of `torch.distributed` that loops have created.
 
-    Call this function only after every rank has ended the trial. Otherwise a peer that is still creating the same group would fail.
+    Call this function only after every rank has ended the trial. Otherwise it would fail a peer that is still creating the same group.
 
     Args:
-        own: Process groups of the gang itself, which stay.
+        own: Process groups that the backend has created to connect the gang. They stay.
     """
     for group in groups() - own:
         with contextlib.suppress(Exception):
@@ -597,7 +604,9 @@ def process_use() -> ProcessUse:
 
 
 def excess_growth(first: ProcessUse, now: ProcessUse) -> str | None:
-    """Return a text that names the resource of a worker that grew too much; None if no resource grew too much.
+    """Return a message if a process uses so much more memory, descriptors or threads than before that it must be replaced; else None.
+
+    The limits are `MEMORY_GROWTH`, `DESCRIPTOR_GROWTH` and `THREAD_GROWTH`.
 
     Args:
         first: Resources in use after the worker's first trial.

@@ -1,6 +1,6 @@
 """Find threads that a training loop has left running, and decide whether they run the user's code.
 
-The user's code in a thread cannot be stopped, and could change the next trial. So the worker with such a thread is closed.
+Python cannot stop a thread. If the thread runs the user's code, it could affect the next trial, so the worker is closed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ END_WITHIN = 0.5
 
 
 def started_since(before: Collection[threading.Thread]) -> list[threading.Thread]:
-    """Return the running threads of this process that are not in `before`, without the current thread."""
+    """Return the running threads of this process that are not in `before`, except the thread that calls this function."""
     return [t for t in threading.enumerate() if t not in before and t is not threading.current_thread()]
 
 
 def describe_first(threads: Iterable[threading.Thread]) -> str | None:
-    """Return a message about the first thread that runs the user's code and does not end within `END_WITHIN` seconds.
+    """Return a message about the first thread that runs the user's code and does not end within `END_WITHIN` seconds; None without one.
 
-    Return None if there is no such thread. Threads that run only a library's code, such as the monitor of a progress bar, are ignored,
-    because they do not depend on a trial.
+    A thread that runs only a library's code, such as the monitor of a progress bar, is ignored, because it does nothing for the trial.
     """
     until = time.monotonic() + END_WITHIN
     for thread in threads:
@@ -44,7 +43,10 @@ def describe_first(threads: Iterable[threading.Thread]) -> str | None:
 
 
 def user_code_position(thread: threading.Thread) -> str | None:
-    """Return the line of the user's code that a thread runs, or the user's function that the thread will call. Otherwise return None."""
+    """Return a text that says where a thread runs the user's code, or which of the user's functions the thread will call.
+
+    The text is "at FILE:LINE" or "with the function at FILE:LINE". Return None if the thread runs only libraries' code.
+    """
     frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
         if is_user_code(frame.f_code.co_filename):
@@ -62,7 +64,7 @@ def _code_of(function: Any) -> CodeType | None:
 
 @functools.lru_cache(maxsize=4096)
 def is_user_code(file: str) -> bool:
-    """Return whether a source file belongs to the user: it is part of neither Python, nor an installed package, nor sweeps."""
+    """Return whether a source file is part of the user's code, and not of Python, of an installed package, or of sweeps."""
     if file.startswith("<"):
         return False
     path = Path(file).resolve()

@@ -4,9 +4,9 @@ MLflow calls the function `get_tracking_uri` to find the server to log to. This 
 call inside a trial, this module finds the trial's run and sets the variable. If a loop never uses MLflow, this module does not import
 MLflow.
 
-The tracker creates the run and writes the run's id to a file in the trial's folder (`MLFLOW_RUN`). If the server does not answer in time,
-the loop logs to an SQLite file in the trial's folder. Only the sweep sets the run's status, end time and name. If a loop changes one of
-the three, the change is dropped.
+The driver's MLflow tracker creates the run and writes the run's id to the file `MLFLOW_RUN` in the trial's folder. If the server does not
+answer in time, the loop logs to an SQLite file in the trial's folder. Only the sweep sets the run's status, end time and name. If a loop
+changes one of the three, the change is dropped.
 
 All uses of MLflow's private parts are in this file. tests/execution/test_loop_mlflow.py shows what a new MLflow version breaks.
 """
@@ -54,7 +54,7 @@ _last_wait_failed = False
 
 
 def watch() -> None:
-    """Patch MLflow in this process, now or when MLflow is imported. MLflow then logs to the run of the running trial."""
+    """Patch MLflow in this process, now or when MLflow is imported. MLflow then logs to the run of the trial that this process runs."""
     if FLUENT in sys.modules:
         _attach(sys.modules[FLUENT])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -67,8 +67,8 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
 
     Args:
         run: Run of the running trial.
-        keep: True to keep MLflow settings that the block changes. True during the import of the user's module, because the settings that
-            the module makes apply to all trials.
+        keep: Whether settings of MLflow that the block changes stay. True for the import of the user's module, because the settings of the
+            module apply to all trials.
     """
     global _current_run
     settings, status = _Settings(), "FINISHED"
@@ -106,7 +106,8 @@ class TrialRun:
         uri: Tracking URI that MLflow logs to; None before the loop's first MLflow call.
         id: Id of the run; None before the loop's first MLflow call.
         experiment: Id of the run's experiment; None before the loop's first MLflow call.
-        mirror: The store and the run id to which the loop logs after the server stopped answering; None while the server answers.
+        mirror: If the server has stopped answering, MLflow's store of the SQLite file to which the loop logs now, and the id of the run in
+            this store; else None.
     """
 
     def __init__(self, tracking: str | None, folder: str | Path, rank: int):
@@ -120,7 +121,7 @@ class TrialRun:
         self._lock, self._connecting = threading.RLock(), False
 
     def connect(self) -> None:
-        """Direct MLflow to the trial's run, or to a file if the run cannot be reached.
+        """Make MLflow log to the trial's run, or to an SQLite file in the trial's folder if the run cannot be reached.
 
         Do nothing if an earlier call has done this already, or if the loop has set another tracking URI.
         """
@@ -169,7 +170,7 @@ class TrialRun:
 
     @property
     def logs_here(self) -> bool:
-        """Return whether the next `start_run` uses the trial's run. This is so unless the loop has set another URI or experiment."""
+        """Whether the next `start_run` must use the trial's run: True unless the loop has set another tracking URI or experiment."""
         from mlflow.tracking import fluent
         from mlflow.tracking._tracking_service import utils
 
@@ -184,7 +185,7 @@ class TrialRun:
             del os.environ[RUN_ID]
 
     def calls(self, name: str, plain: Callable[..., Any], given: dict[str, Any]) -> Any:
-        """Call a method of the server's store for this run. If the server stops answering, this call and later calls use a file.
+        """Call a method of MLflow's store for this run. If the server does not answer, this call and later calls use the SQLite file.
 
         Args:
             name: Name of the method, one of `CALLS`.
@@ -210,9 +211,9 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Remove parameters that already have another value in the run from a call's arguments.
+        """Return the arguments of a call without the parameters for which the run already has another value.
 
-        MLflow would otherwise reject the whole call.
+        MLflow would reject the whole call if it contained such a parameter.
         """
         params = [given["param"]] if "param" in given else given.get("params") or ()
         if not params or self.mirror is not None:
@@ -231,11 +232,11 @@ class TrialRun:
         return {**given, "params": [p for p in params if p not in others]}
 
     def is_run(self, run_id: Any) -> bool:
-        """Return whether this is the id of the trial's run, or the id of the run in a file that replaces the trial's run."""
+        """Return whether `run_id` is the id of the trial's run, or of the run in the SQLite file that replaces it."""
         return self.id is not None and run_id in (self.id, self.mirror and self.mirror[1])
 
     def say(self, line: str) -> None:
-        """Write a line to the trial's log, unless the line was written before. Streams that the loop has replaced are not used."""
+        """Write a line to the trial's log, unless it was written before. The line is logged even if the loop has replaced `sys.stderr`."""
         if line not in self._said:
             self._said.add(line)
             with contextlib.suppress(OSError):
@@ -254,8 +255,8 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
         say: Function that writes a line to the trial's log. It is called with the reason if no run is found.
 
     Returns:
-        A dict with `run_id` and `experiment_id`. None if the server does not answer in time, the tracker does not create the run in time,
-        or the database file is not on this node.
+        A dict with `run_id` and `experiment_id`. None if the server does not answer in time, if the tracker does not create the run in
+        time, or if the tracking URI names an SQLite file that is not on this node.
     """
     global _last_wait_failed
     within, made_within = (ANSWER_AGAIN, RUN_AGAIN) if _last_wait_failed else (ANSWER_WITHIN, RUN_WITHIN)
@@ -281,7 +282,7 @@ def _shown(tracking: str) -> str:
 
 
 def _recorded_run(folder: Path, shown: str) -> dict[str, str] | None:
-    """Return the ids that the tracker has written to the trial's folder; None if the file is missing or the run is on another server."""
+    """Return the dict that the tracker has written to the trial's folder; None if there is none, or if the run is on another server."""
     try:
         noted = json.loads((folder / MLFLOW_RUN).read_text())
     except (OSError, ValueError):
@@ -298,7 +299,7 @@ def answers(tracking: str, within: float) -> bool:
     """Return whether a tracking server answers.
 
     Args:
-        tracking: Tracking URI. For a file, or for a scheme that is not in `PORTS`, the result is True.
+        tracking: Tracking URI. If it names a file, or has a scheme that is not in `PORTS`, the result is always True.
         within: Timeout in seconds.
     """
     parts = urllib.parse.urlsplit(tracking)
@@ -339,7 +340,11 @@ class _Finder(MetaPathFinder):
 
 
 def _attach(fluent: Any) -> None:
-    """Patch the fluent API, so that the running trial decides where MLflow logs and which run it starts. Later calls do nothing."""
+    """Patch MLflow's fluent API, so that loops log to their trial's run. Do nothing if it is patched already.
+
+    Args:
+        fluent: Module of the fluent API.
+    """
     if hasattr(fluent, "_sweeps_attached"):
         return
     fluent._sweeps_attached = True
@@ -358,7 +363,7 @@ def _attach(fluent: Any) -> None:
 
     @functools.wraps(start)
     def start_run(*args: Any, **kwargs: Any) -> Any:
-        """Use the trial's run when a loop starts a run. A nested run becomes a child of the trial's run."""
+        """Replace MLflow's `start_run`. It returns the trial's run. With `nested`, it starts a child of the trial's run."""
         given, run = dict(signature.bind(*args, **kwargs).arguments), _current_run
         if run is not None:
             run.forget_outer_run()
@@ -377,9 +382,9 @@ def _attach(fluent: Any) -> None:
 
 
 def _guard(store: Any) -> None:
-    """Patch a store, so that a loop cannot change the status, end time and name of the trial's run.
+    """Patch an MLflow store, so that a loop cannot change the status, end time and name of the trial's run.
 
-    If the store's server stops answering, the calls for the trial's run use a file.
+    The patched methods for this run also use an SQLite file if the store's server stops answering; see `TrialRun.calls`.
     """
     if hasattr(store, "_sweeps_guards"):  # MLflow caches stores, so a store serves later trials as well.
         return
@@ -408,7 +413,7 @@ def _guarded(store: Any, name: str) -> Callable[..., Any]:
 
 
 def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
-    """End the runs that a loop has left active in any thread. The sweep ends the trial's run on the server itself.
+    """End the runs that a loop has left active in any thread. The trial's run on the server stays active, because the sweep will end it.
 
     Args:
         fluent: Module of MLflow's fluent API.
@@ -439,7 +444,7 @@ def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
 
 
 class _Settings:
-    """MLflow's settings in this process before a trial. `isolation.isolated` restores environment variables."""
+    """MLflow's settings in this process before a trial, without those in environment variables, which `isolation.isolated` restores."""
 
     def __init__(self) -> None:
         self.tracking: str | None = None
@@ -458,7 +463,7 @@ class _Settings:
             self.hooks = {name: list(hooks) for name, hooks in import_hooks._post_import_hooks.items()}
 
     def put_back(self, fluent: Any) -> None:
-        """Restore the settings, revert the patches of `autolog`, and remove the hooks of `autolog` for libraries that are imported later.
+        """Restore the settings, and undo calls of `mlflow.autolog`, also for libraries that are not imported yet.
 
         Args:
             fluent: Module of MLflow's fluent API.

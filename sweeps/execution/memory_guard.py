@@ -1,7 +1,7 @@
-"""Kill the rank that holds the most memory when this machine runs low on memory, before the kernel kills any process.
+"""When this machine runs low on memory, kill the worker that holds the most memory, before the kernel kills any process.
 
-This module replaces Ray's own monitor, which kills the process that started a task last. That process may be the pool. The pool holds
-little memory, and the sweep fails without it.
+This module replaces Ray's own monitor, which kills the process that has started its task most recently. This process may be the pool,
+which holds little memory. If the pool dies, all trials are interrupted.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ RANKS = ("ray::Worker",)
 
 
 def victim(used: int, total: int, threshold: float, held: dict[int, int]) -> int | None:
-    """Return the id of the process that holds the most memory, to kill it. Return None if memory is not low or `held` is empty.
+    """Return the id of the process to kill: the one that holds the most memory. Return None if memory is not low or `held` is empty.
 
     Args:
         used: Used memory of the machine in bytes.
         total: Memory of the machine in bytes.
         threshold: Fraction of `total` above which memory is low.
-        held: Maps the process id of each rank to the memory that the rank holds, in bytes.
+        held: Maps the process id of each worker to the memory that the worker holds, in bytes.
 
     >>> victim(96, 100, 0.95, {1: 10, 2: 50})
     2
@@ -45,7 +45,7 @@ class Guard:
 
     Attributes:
         kills: Number of processes that the guard has killed.
-        threshold: Fraction of the memory above which a rank is killed.
+        threshold: Fraction of the machine's memory. If more than this is used, a worker is killed.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Guard:
         self.threshold = float(os.environ.get(THRESHOLD) or DEFAULT_THRESHOLD)
 
     async def watch(self) -> None:
-        """Check the memory periodically until the pool ends."""
+        """Check the memory every `LOOK_EVERY` seconds. This method never returns."""
         from ray._private.utils import get_system_memory, get_used_memory  # Both functions respect the memory limit of a container.
 
         total = get_system_memory()
@@ -79,7 +79,7 @@ class Guard:
 
 
 def _held(processes: Iterable[psutil.Process]) -> dict[int, int]:
-    """Return the resident bytes of each process that is a rank, by process id."""
+    """Return the resident memory of each worker among the processes, in bytes, by process id."""
     found = {}
     for process in processes:
         with contextlib.suppress(psutil.Error, IndexError):

@@ -17,24 +17,24 @@ class Job:
     Attributes:
         sweep: Name of the sweep. `get_experiment_name()` returns this name, followed by the trial's id.
         loop: Reference to the training loop, as `module:attr`.
-        backend: Name of Ray Train's backend that connects the workers of a gang.
+        backend: Name of Ray Train's backend that connects the workers of a gang, such as "torch" or "xgboost".
         roots: Folders that each worker adds to `sys.path`, to import the user's modules.
-        metric: Metric of the main objective, which schedulers compare; None if there is no main objective.
+        metric: Metric of the main objective. Schedulers compare its values. None if there is no main objective.
         goal: "minimize" or "maximize", for `metric`.
         goals: Maps each objective that loops report to "minimize" or "maximize".
-        asked: Metrics that loops must report: the metrics of all objectives and constraints, without costs.
+        asked: Metrics that loops must report: those of all objectives and constraints, except costs, which sweeps measures itself.
         max_t: Step at which every trial ends; None for no limit.
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
-        milestones: Perturbation steps of PBT. The driver decides when every rank has reported and stored its checkpoint. A trial that
-            continues releases its workers if other trials wait for workers. Empty without PBT.
-        keep_last: Whether the result is the model of the last step. Otherwise the result is the model with the best metric.
-        retry_on: Causes for another attempt: `lost`, and names of exception classes.
-        tracking: MLflow's tracking URI, where each trial has a run; None if trials have no runs.
+        milestones: Perturbation steps of PBT; empty without PBT. At such a step, the driver is asked only after every rank has reported and
+            stored its checkpoint. If other trials wait for workers, a trial that continues lets them have its workers first.
+        keep_last: Whether the result of a trial is the model of its last step. Otherwise it is the model with the best value of `metric`.
+        retry_on: Failures after which a trial is tried again: "lost" for the loss of a worker, and names of exception classes.
+        tracking: Tracking URI of the MLflow server on which each trial has a run; None if trials have no runs.
         keep_latest: Number of latest checkpoints that a running trial keeps in addition to its best checkpoint, at least 1.
         reuse: "never" closes the workers after each trial; "auto" keeps the workers for other trials.
-        report_timeout: Seconds without a report of a rank, after which the trial fails; None for no limit.
-        heartbeat_timeout: Seconds without a heartbeat, after which the pool treats a worker as lost.
+        report_timeout: The trial fails if a rank does not report for this many seconds; None for no limit.
+        heartbeat_timeout: The pool treats a worker as lost if it sends no heartbeat for this many seconds.
     """
 
     sweep: str
@@ -60,7 +60,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Silence:
-    """A rank whose loop runs but has not reported for a long time.
+    """Notice about a rank whose loop runs but has not reported for a long time.
 
     Attributes:
         rank: The rank.
@@ -79,12 +79,12 @@ class Silence:
 
 @dataclass(frozen=True)
 class Labels:
-    """Description of the label column. All attributes are None before the data is read, or if the data has no label.
+    """Description of the label column. All attributes are None until the data is read, and always if the data has no label.
 
     Attributes:
         label: Name of the label column.
-        task: Kind of the task; see `sweeps.trial.Current`.
-        classes: Classes of a classification task; None for a regression.
+        task: "binary", "multiclass" or "regression".
+        classes: Values of the label in a classification; None in a regression.
     """
 
     label: str | None = None
@@ -98,12 +98,12 @@ class Past:
 
     Attributes:
         attempts: Number of attempts that were started.
-        curve: (step, value of the objective) of each report.
+        curve: (step, value of the main objective) of each report.
         checkpoint: Latest checkpoint, from which the trial resumes. None if the trial starts from scratch.
         best: Checkpoint with the best model; None without checkpoints.
-        seconds: Seconds that the trial spent on workers.
-        worker_seconds: Sum of the seconds of all workers.
-        sizes: Numbers of workers that an elastic trial has had.
+        seconds: Seconds that the trial's attempts took on workers.
+        worker_seconds: Sum of the seconds over all workers: ten seconds on two workers are 20.
+        sizes: Each number of workers that an elastic trial has had, with the step at which it began.
     """
 
     attempts: int = 0
@@ -117,11 +117,11 @@ class Past:
 
 @dataclass(frozen=True)
 class Data:
-    """Preprocessed data that a gang reads: one data variant after one preprocessing chain.
+    """Data that a gang reads, after the trial's preprocessing steps.
 
     Attributes:
         shards: Maps each dataset name to references to materialized Ray Datasets: one for each rank, or a single one for all ranks.
-        check: Object reference of a DataFrame with the rows for `Current.check`; None without data.
+        check: Ray's reference to the DataFrame that a loop gets as `Current.check`; None if the space names no data.
         whole: Whether `train` is a single dataset with all rows, from which each rank takes its part.
     """
 
@@ -132,7 +132,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Place of a worker in a gang, in the terms of `ray.train.get_context()`. The defaults describe a gang of one.
+    """Place of a worker in a gang: its ranks, as `ray.train.get_context()` returns them. The defaults describe a gang of one worker.
 
     Attributes:
         rank: Rank in the gang.
@@ -173,14 +173,15 @@ class Assignment:
         attempt: Number of the attempt, starting with 1.
         ranks: Place of the worker in the gang.
         folder: Folder for checkpoints and logs of the trial.
-        data_key: Key of the prepared data for this rank; it contains the number of ranks and the rank.
+        data_key: Key of the rank's part of the prepared data. The key contains the number of ranks and the rank.
         cached: Keys of the data that the worker must keep cached, including `data_key`. The worker deletes all other cached data.
         labels: Description of the label column.
         data: The prepared data; None if the worker caches this data already.
         checkpoint: Checkpoint to continue from; None to start from scratch.
         seconds: Seconds that earlier attempts spent on workers.
-        asks: Whether the ranks ask the pool whether the gang changes its size: at the first report, and at the steps that the pool names.
-        checkpoint_at: Steps whose report must have a checkpoint.
+        asks: Whether the gang may change its size in this attempt. If so, each rank asks the pool whether to continue: at its first report,
+            and at the steps that the pool's answers name.
+        checkpoint_at: Steps at which the loop must store a checkpoint.
     """
 
     trial: Trial
@@ -205,7 +206,7 @@ class RankUpdate:
         rank: Rank that sends the message.
         step: Latest step that this rank has reported.
         reports: New reports of rank 0, in order; empty for other ranks.
-        checkpoints: New checkpoints that this rank has stored its part of.
+        checkpoints: New checkpoints in which this rank has stored its part.
     """
 
     rank: int
@@ -221,14 +222,14 @@ class Ended:
     Attributes:
         rank: The rank.
         state: COMPLETE, PRUNED (stopped at a rung) or FAIL.
-        error: The traceback of a FAIL.
+        error: Traceback of the exception that the loop raised, if the state is FAIL; else None.
         broken: Reason why the process cannot run another trial; None if the process can run another trial.
         disconnected: Whether the loop destroyed the gang's process group.
         reports: Number of reports in this attempt.
-        refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
-        final: Metrics of the finished model that the loop passed to `Current.report_final`.
+        refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
+        final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty without such a call.
         retry: Whether `limits.retry_on` names the exception that the loop raised.
-        update: Reports and checkpoints that the pool has not acknowledged.
+        update: Reports and checkpoints that the pool has not acknowledged; None if they are unknown.
     """
 
     rank: int
@@ -251,15 +252,15 @@ class Progress:
         reports: New reports, in order.
         checkpoint: Latest complete checkpoint if the driver has not received it yet; else None.
         best: Checkpoint with the best model so far; None without checkpoints.
-        rung: Step at which the loop waits for the driver's decision; None if the loop does not wait or the driver knows the step.
-        state: State of the trial if it has ended; RUNNING if it was interrupted. None while the trial runs.
-        error: Error text of a failed trial, such as its traceback.
-        refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
-        final: Metrics of the finished model that the loop passed to `Current.report_final`.
+        rung: Step at which the loop waits for the driver's decision. None if the loop does not wait, or if the driver was told already.
+        state: State in which the trial has ended; RUNNING if it was interrupted. None while the trial runs.
+        error: Error text of a failed trial, such as its traceback; else None.
+        refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
+        final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty without such a call.
         attempts: Number of attempts that were started.
-        seconds: Seconds that the trial has spent on workers.
-        worker_seconds: Sum of the seconds of all workers.
-        sizes: All numbers of workers that an elastic trial has had; empty for other trials.
+        seconds: Seconds that the trial's attempts took on workers.
+        worker_seconds: Sum of the seconds over all workers: ten seconds on two workers are 20.
+        sizes: Each number of workers that an elastic trial has had, with the step at which it began; empty for other trials.
     """
 
     reports: tuple[Report, ...] = ()
@@ -277,7 +278,7 @@ class Progress:
 
 
 class Stage(enum.Enum):
-    """Stage of a started trial that has not ended."""
+    """What a trial that has started and not ended does now."""
 
     PREPARING = "preparing data"
     WAITING = "waiting for workers"
@@ -287,7 +288,7 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources in use, and the stage of each active trial. The pool sends this object to the driver.
+    """Resources in use, and the stage of each active trial, which has started and not ended. The pool sends this object to the driver.
 
     Attributes:
         total: All resources of the cluster.

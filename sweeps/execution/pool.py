@@ -347,8 +347,8 @@ class _Pool:
             update: The rank's message. Its `step` is the step of the report.
 
         Returns:
-            The step at which the ranks of an elastic gang ask next; any number above 0 for other gangs. `STOP` if the loop does not
-            continue, also if the trial or this attempt has ended.
+            `STOP` if the loop must stop, also if the trial has ended or another attempt has started. Otherwise, the step at which the ranks
+            of an elastic gang ask again; for other gangs, any number above 0.
         """
         running = self.trials.get(trial_id)
         if running is None or not self.driver.record(running, attempt, update):

@@ -1,10 +1,10 @@
 """Connect the functions of `ray.train` and `ray.tune` in a training loop to the running trial.
 
 `ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context` all use one object, an instance of `TrainFnUtils`. Ray documents
-that this class may be patched. While a trial runs, an instance of the subclass `Utils` takes its place.
+that this class may be patched. While a trial runs, the object is replaced by an instance of the subclass `Utils`.
 
 `ray.tune.report`, Tune's other functions and the older `ray.air.session` use another object, the session of Ray Train's first version.
-While a trial runs, a `TuneSession` takes its place.
+While a trial runs, this session is replaced by a `TuneSession`.
 
 Both objects are private parts of Ray (ray/train/v2/_internal/execution/train_fn_utils.py, ray/train/_internal/session.py). No other module
 replaces these objects. The contract test, tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
@@ -40,7 +40,7 @@ class Session(Protocol):
     """Interface of a running trial that this module uses. `trial_session.TrialSession` implements this interface.
 
     Attributes:
-        name: Name of the sweep and id of the trial.
+        name: Name of the sweep, a hyphen and the id of the trial.
         folder: The trial's folder.
         ranks: Place of this process in its gang.
     """
@@ -53,7 +53,7 @@ class Session(Protocol):
         """Record a report of the loop."""
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
-        """Return the checkpoint to continue from; None at the start."""
+        """Return the checkpoint to continue from; None if the trial starts from scratch."""
 
     def shard(self, name: str) -> Any:
         """Return this rank's part of a dataset."""
@@ -63,7 +63,7 @@ class Session(Protocol):
 
 
 class Context(TrainContext):
-    """Object that `ray.train.get_context()` returns, with the place in the gang, and the name and folder of the trial.
+    """Object that `ray.train.get_context()` returns in a worker. It tells the process its rank, and the name and folder of the trial.
 
     Args:
         ranks: Place of this process in its gang.
@@ -74,7 +74,7 @@ class Context(TrainContext):
         self._ranks, self._session = ranks, session
 
     def get_experiment_name(self) -> str:
-        """Return the name of the sweep and the id of the trial; "" between trials."""
+        """Return the name of the sweep, a hyphen and the id of the trial; "" between trials."""
         return "" if self._session is None else self._session.name
 
     def get_trial_name(self) -> str:  # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call them.
@@ -90,11 +90,11 @@ class Context(TrainContext):
         return self._ranks.world_size
 
     def get_world_rank(self) -> int:
-        """Return the rank in the gang."""
+        """Return the rank of this process in the gang."""
         return self._ranks.rank
 
     def get_local_rank(self) -> int:
-        """Return the rank among the gang's workers on this node."""
+        """Return the rank of this process among the gang's workers on this node."""
         return self._ranks.local_rank
 
     def get_local_world_size(self) -> int:
@@ -154,7 +154,7 @@ class Utils(TrainFnUtils):
         Args:
             metrics: Dict of metrics.
             checkpoint: A `ray.train.Checkpoint`; None to report without a checkpoint.
-            checkpoint_dir_name: Passed to `checkpoint_upload_fn`; otherwise ignored.
+            checkpoint_dir_name: Argument for `checkpoint_upload_fn`. Ignored without this function.
             checkpoint_upload_mode: Ignored. Checkpoints are copied before the call returns.
             delete_local_checkpoint_after_upload: Whether to delete the reported folder after the copy.
             checkpoint_upload_fn: Function that uploads the checkpoint and returns the uploaded checkpoint, which is then copied; None to
@@ -168,7 +168,7 @@ class Utils(TrainFnUtils):
             shutil.rmtree(checkpoint.path, ignore_errors=True)
 
     def get_checkpoint(self):
-        """Return the checkpoint to continue from; None at the start."""
+        """Return the checkpoint to continue from; None if the trial starts from scratch."""
         return self.session.checkpoint()
 
     def get_dataset_shard(self, dataset_info):
@@ -203,8 +203,8 @@ class Utils(TrainFnUtils):
 class TuneSession:
     """Session through which Tune's functions, callbacks and `ray.air.session` reach the running trial.
 
-    This class has all attributes of a `_TrainSession` that `ray.train._internal.session` reads. A Tune function has no world rank. But in
-    this class, `world_rank` is a number, because otherwise Ray would reject calls of `ray.train.report` in the same loop.
+    This class has all attributes of a `_TrainSession` that `ray.train._internal.session` reads. In Ray Tune, `world_rank` of such a session
+    is None. Here it is a number, because with None Ray would reject calls of `ray.train.report` in the same loop.
 
     Args:
         session: The running trial.
@@ -227,11 +227,11 @@ class TuneSession:
 
     @property
     def loaded_checkpoint(self) -> ray.train.Checkpoint | None:
-        """The checkpoint to continue from; None at the start."""
+        """The checkpoint to continue from; None if the trial starts from scratch."""
         return self._session.checkpoint()
 
     def get_dataset_shard(self, dataset_name: str | None = None) -> Any:
-        """Return this rank's part of a dataset. If the name is None, the dataset is the train dataset."""
+        """Return this rank's part of a dataset: of the dataset "train" if the name is None."""
         return self._session.shard(dataset_name or ray.train.TRAIN_DATASET_KEY)
 
     @property
@@ -264,7 +264,9 @@ class Shard(DataIteratorImpl):
 
 
 class LazyData(RuntimeError, AttributeError):
-    """Raised when a loop transforms a Ray Dataset. The tasks would wait for a CPU, but workers hold all CPUs until the trial ends.
+    """Raised when a loop transforms a Ray Dataset.
+
+    The transformation would run in Ray tasks. They would wait for a CPU, but workers hold all CPUs until the trial ends.
 
     The class is also an AttributeError, so that `hasattr(shard, name)` is False for the methods that a shard lacks.
     """
@@ -278,15 +280,15 @@ SHUFFLE = "to shuffle the rows, pass `local_shuffle_buffer_size` to `iter_batche
 
 
 def _instead(what: str) -> str:
-    """Return a text that says what to use instead of a transformation of a dataset."""
+    """Return a text that says what the user can do instead of a transformation, such as `map_batches` or `random_shuffle`."""
     return SHUFFLE if "shuffle" in what.lower() else INSTEAD
 
 
 def read_data_in_place() -> None:
     """Patch Ray Data in this process. A loop can then read a Ray Dataset, but a transformation of a Ray Dataset raises `LazyData`.
 
-    A transformation would hang. Statistics of iterations are turned off, because Ray Data would start an actor for these statistics. This
-    takes two seconds on one core.
+    Without the patch, the transformation would hang. The patch also turns off Ray Data's statistics of iterations, because Ray Data would
+    start an actor for the statistics, which takes two seconds on one core.
     """
     executor: Any = StreamingExecutor
     manager: Any = _StatsManager
@@ -323,7 +325,7 @@ def refuse_shutdown() -> None:
 
 
 def set_ranks(ranks: Ranks | None) -> None:
-    """Set the place that `ray.train.get_context()` reports in this process between trials.
+    """Set what `ray.train.get_context()` returns in this process between trials.
 
     Args:
         ranks: Place in the gang; None if this process belongs to no gang.

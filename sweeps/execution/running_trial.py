@@ -25,30 +25,30 @@ class RunningTrial:
         trial: The trial.
         folder: Folder for the trial's checkpoints and logs.
         progress: Progress of the trial.
-        replay: Recorded sizes of an elastic trial that runs again with the same sizes; () for other trials.
+        replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at the same steps; () for other trials.
 
     Attributes:
-        stage: Current stage of the trial.
-        decisions: Maps each rung to the future of its decision, which all ranks share. The result is True if the trial continues.
+        stage: What the trial does now; see `Stage`.
+        decisions: Maps each rung to the future of the decision, which all ranks share. The result is True if the trial continues.
         resumed: Future whose result is True if the loop continues from its checkpoint in this attempt.
-        stopped: Whether the driver recorded the end of the trial while its ranks were still running.
+        stopped: Whether the driver has recorded the end of the trial. Its ranks may still be running.
         seconds: Seconds on workers in attempts that have ended.
         worker_seconds: Sum of the seconds of all workers in attempts that have ended.
         began: Time at which the ranks started this attempt, by the monotonic clock; None between attempts. Waiting for a decision and the
             import of the user's module do not count, so each of these pauses moves this time forward.
         failures: Number of failed attempts that count towards `limits.max_failures`.
-        blameless: Number of attempts since the latest report that failed for a cause outside the trial.
+        blameless: Number of attempts that failed for a cause outside the trial, counted since the trial's latest report.
         silent: Latest notice of each rank that has not reported for a long time.
         last_update: Time of the latest message of each rank in this attempt, by the monotonic clock.
-        yields: Whether the ranks are stopping at a step from which another attempt continues.
+        yields: Whether the ranks stop at a step from which another attempt continues, and not because the trial ends.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
         kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must wait for workers.
-        may_grow: Whether the gang of an elastic trial may grow. False after workers had to be closed when it grew.
-        asks: Whether the gang may change its size in this attempt. The ranks then ask at gates whether to continue.
-        gates: Steps at which the ranks ask.
-        replay: Recorded sizes with which the trial still runs; the first is the current size.
+        may_grow: Whether the gang of an elastic trial may grow. False after an attempt to grow, if workers could not join a larger gang.
+        asks: Whether the gang may change its size in this attempt. The ranks then ask at each gate whether to continue.
+        gates: Steps at which the ranks ask whether to continue.
+        replay: The argument `replay` without the numbers of workers of earlier attempts. The first entry is that of this attempt.
         task: Background task that runs the trial; None before it starts.
-        changed: Set when there may be progress for the driver.
+        changed: Event that is set when there may be progress for the driver.
     """
 
     def __init__(self, trial: Trial, folder: str, progress: TrialProgress, replay: Sequence[GangSize] = ()):
@@ -94,7 +94,7 @@ class RunningTrial:
 
         Args:
             rank: Rank that gives the value.
-            number: Number of the exchange in this attempt, which is the same on all ranks.
+            number: Number of the exchange: 1 for the first exchange of the attempt, on all ranks.
             value: The value.
         """
         values, complete = self._exchanges.setdefault(number, ({}, asyncio.Event()))
@@ -106,18 +106,18 @@ class RunningTrial:
         return [values[other] for other in sorted(values)]
 
     def spent(self) -> float:
-        """Return the seconds that the trial has spent on workers, including the current attempt."""
+        """Return how many seconds the trial's attempts took on workers, including the current attempt."""
         return self.seconds + self._spent_now()
 
     def worker_seconds_spent(self) -> float:
-        """Return the sum of the seconds of all workers, including the current attempt."""
+        """Return the worker seconds of the trial, including the current attempt: ten seconds on two workers are 20 worker seconds."""
         return self.worker_seconds + self._spent_now() * self.progress.workers
 
     def _spent_now(self) -> float:
         return time.monotonic() - self.began if self.began is not None else 0.0
 
     def end_attempt(self) -> float:
-        """Add the time of an attempt that has ended, and return its seconds."""
+        """Add the time of an attempt that has ended to `seconds` and `worker_seconds`. Return how many seconds the attempt took."""
         seconds = self._spent_now()
         self.seconds, self.worker_seconds = self.seconds + seconds, self.worker_seconds + seconds * self.progress.workers
         self.workers, self.began = [], None
@@ -143,7 +143,7 @@ class RunningTrial:
         return [late[rank] for rank in sorted(late)]
 
     def decision(self, step: int) -> asyncio.Future[bool]:
-        """Return the future of the driver's decision at a rung: True if the trial continues."""
+        """Return the future of the driver's decision at a rung. Its result is True if the trial continues."""
         if step not in self.decisions:
             self.decisions[step] = asyncio.get_running_loop().create_future()
             if self.stopped:
@@ -151,17 +151,22 @@ class RunningTrial:
         return self.decisions[step]
 
     def awaits(self, step: int) -> bool:
-        """Return whether the ranks wait for the driver's decision at this rung, and mark the rung as decided."""
+        """Return whether the ranks wait for the driver's decision at this rung. If so, record that the driver has decided."""
         return self.progress.answered(step) and not self.decisions[step].done()
 
     def decide(self, step: int, continues: bool) -> None:
-        """Pass the decision at a rung to all ranks: True to continue."""
+        """Pass the driver's decision at a rung to all ranks.
+
+        Args:
+            step: Step of the rung.
+            continues: Whether the loop continues on the ranks.
+        """
         self.decisions[step].set_result(continues)
 
     def update_rungs(self, together: bool) -> None:
-        """Update the rungs after a rank has reached a rung or has ended.
+        """Ask the driver for decisions after a rank has reached a rung or has ended.
 
-        If rank 0 waits at a rung, ask the driver for a decision. If rank 0 has ended before the rung, stop the ranks that wait there.
+        The driver is asked when rank 0 waits at a rung. If rank 0 has ended before the rung, stop the ranks that wait at the rung.
 
         Args:
             together: Whether to ask the driver only when every rank has reached the rung. This is True with PBT, because the trial may
@@ -180,12 +185,12 @@ class RunningTrial:
                 self.changed.set()
 
     def retry(self) -> None:
-        """Prepare for another attempt after an exception. Decisions to stop are deleted, because the exception may have caused them."""
+        """Prepare for another attempt after an exception. Decisions that stopped ranks are deleted: the exception may be their cause."""
         if not self.stopped:
             self.decisions = {step: decision for step, decision in self.decisions.items() if not decision.done() or decision.result()}
 
     def stop(self) -> None:
-        """Record that the driver has recorded the end of the trial. Ranks that still run stop at their next rung."""
+        """Stop the trial's ranks at their next rung, because the driver has recorded the end of the trial."""
         self.stopped = True
         for decision in self.decisions.values():
             if not decision.done():

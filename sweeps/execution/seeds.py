@@ -13,14 +13,14 @@ from typing import Any
 
 @contextlib.contextmanager
 def seeded(seed: int, threads: int) -> Iterator[None]:
-    """Seed `random`, NumPy and torch for the duration of the `with` block.
+    """Seed `random`, NumPy and torch before the `with` block, and set torch's number of threads.
 
-    If torch is not imported yet, torch is seeded when the block imports it. Otherwise, the first trial of a worker would use other random
-    numbers than later trials, which start with torch imported.
+    If torch is not imported yet, it is seeded when the block imports it. Without this, the first trial of a worker would draw other random
+    numbers than a later trial with the same seed, because torch is already imported when the later trial starts.
 
     Args:
         seed: Seed of the trial, 0 <= seed < 2**64.
-        threads: Number of threads that torch computes with.
+        threads: Number of threads for torch's computations.
     """
     import numpy as np
 

@@ -53,7 +53,7 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
 
 
 def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
-    """Return whether an exception's class or one of its base classes is among the names.
+    """Return whether `names` contains the name of an exception's class or of one of its base classes.
 
     Args:
         error: The exception.
@@ -63,10 +63,11 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
 
 
 def _report_result(session: TrialSession, returned: Any) -> None:
-    """Report the metrics that a loop yields or returns, as Ray Tune does: each yielded dict, or the returned dict.
+    """Report the metrics that a loop yields or returns, as Ray Tune does.
 
-    Returned values of other types are ignored, because a loop for Ray Train may return any value. For the same reason, a returned dict
-    without the objective's metric is ignored if the loop has reported before.
+    If the loop is a generator, each dict that it yields is a report. If it is a function, the dict that it returns is a report. Returned
+    values of other types are ignored, because a loop for Ray Train may return any value. For the same reason, a returned dict without the
+    objective's metric is ignored if the loop has reported before.
 
     Raises:
         TypeError: The loop yielded a value that is not a dict.
@@ -84,7 +85,7 @@ def _report_result(session: TrialSession, returned: Any) -> None:
 
 
 def takes_config(loop: Any) -> bool:
-    """Return whether the loop function takes the config as an argument. Ray Train allows functions without arguments."""
+    """Return whether the loop takes an argument, the config. Ray Train also allows loops without arguments."""
     try:
         return bool(inspect.signature(loop).parameters)
     except (TypeError, ValueError):
@@ -94,7 +95,7 @@ def takes_config(loop: Any) -> bool:
 def trace(error: BaseException) -> str:
     """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters and with masked passwords.
 
-    Frames of sweeps before and after the user's frames are left out.
+    Frames of sweeps at both ends of the stack are left out.
     """
     here = str(Path(__file__).parent)
     formatted = traceback.TracebackException.from_exception(error)

@@ -227,10 +227,10 @@ class TrialDriver:
     # ---- elastic trials
 
     async def may_continue(self, running: RunningTrial, step: int) -> int:
-        """Wait until all ranks of an elastic trial have reported a step, if the step has a gate.
+        """If a step of an elastic trial is a gate, wait until all ranks have reported this step, and decide whether the gang grows.
 
         Returns:
-            The step of the next gate. `STOP` if the ranks stop here, because the gang changes its size.
+            The step of the next gate. `STOP` if the ranks must stop here, because the gang changes its size.
         """
         if not running.asks or step < running.gates.next_step:
             return running.gates.next_step
@@ -242,10 +242,10 @@ class TrialDriver:
         running.gates.update(lambda step: self._resize(running, step))
 
     def _resize(self, running: RunningTrial, step: int) -> int:
-        """Decide whether a gang changes its size at a step that all ranks have reported. The workers by which it grows are reserved.
+        """Decide whether a gang changes its size at a step that all ranks have reported. If it grows, reserve the additional workers.
 
         Returns:
-            `STOP` if the gang changes its size. Otherwise the step at which the ranks ask again.
+            `STOP` if the gang changes its size. Otherwise the step of the next gate.
         """
         if running.replay:
             running.yields = step >= running.replay[1].reported

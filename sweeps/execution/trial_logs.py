@@ -26,12 +26,12 @@ def log_of(folder: str | Path, rank: int) -> Path:
 def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
     """Within the block, append all output of this process to a file: the output of Python's streams, of loggers and of native libraries.
 
-    To do this, the file descriptors 1 and 2 are redirected, which all these outputs share. If only `sys.stdout` were replaced, the lines of
-    XGBoost's native code and of existing logging handlers would be missing.
+    All of them write to the file descriptors 1 and 2, so these descriptors are redirected. If only `sys.stdout` were replaced, the lines
+    of XGBoost's native code and of existing logging handlers would be missing.
 
     Args:
         path: The file. Its folder is created.
-        title: First line of the attempt in the log.
+        title: Text of the first line that is written to the file, after the time.
 
     Yields:
         A function that writes a line to the log, even if the loop has closed or replaced Python's streams.
@@ -61,7 +61,7 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
 
 
 def shorten(log: int | Path) -> None:
-    """Remove the middle part of a log that is larger than `LARGEST`.
+    """If a log is larger than `LARGEST` bytes, remove its middle part.
 
     Other processes may append to the log at the same time. Lines that they write during the cut may be lost.
 

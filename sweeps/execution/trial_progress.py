@@ -1,4 +1,4 @@
-"""Progress of one trial: the reports that its ranks sent, the reports that the driver has received, and the valid checkpoints.
+"""Progress of one trial: the reports that rank 0 sent, which of them the driver has received, and the complete checkpoints.
 
 The module is pure: it does not use Ray and never waits.
 
@@ -27,7 +27,7 @@ class TrialProgress:
 
     Attributes:
         workers: Number of ranks in the current attempt.
-        metric: Metric that decides which checkpoint is the best; None if the latest checkpoint is the best.
+        metric: Metric by which the best checkpoint is chosen; None if the latest checkpoint is the best.
         minimize: Whether smaller values of the metric are better.
         keep_latest: Number of latest checkpoints that are kept in addition to the best checkpoint, at least 1.
         attempt: Number of the current attempt; 0 before the first attempt.
@@ -35,10 +35,10 @@ class TrialProgress:
         best: Checkpoint with the best model; None without checkpoints.
         rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
         state: State after the end of the trial; None while the trial runs.
-        error: Error text of a failed trial.
-        refused: Key of the space file and the problem with its value, if this problem made the trial fail; else None.
+        error: Error text of a failed trial, such as a traceback; else None.
+        refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
         final: Metrics of the finished model; empty while the trial runs.
-        sizes: Numbers of workers that an elastic trial has had; empty for other trials.
+        sizes: Each number of workers that an elastic trial has had, with the step at which it began; empty for other trials.
     """
 
     workers: int
@@ -94,9 +94,10 @@ class TrialProgress:
         return self.attempt
 
     def checkpoints_to_delete(self, existing: Iterable[str]) -> list[str]:
-        """Return the paths of the checkpoints to delete before another attempt. These are all incomplete or unneeded checkpoints.
+        """Return the paths of the checkpoints to delete before another attempt: those that are incomplete or no longer needed.
 
-        After `recall`, the first call also adds the latest complete checkpoints in the folder to the checkpoints that are kept.
+        After `recall`, the first call first looks for the latest complete checkpoints among `existing`, because the driver's record names
+        only the latest one and the best one. These checkpoints are kept as well.
 
         Args:
             existing: Paths of all checkpoints in the trial's folder.
@@ -118,7 +119,7 @@ class TrialProgress:
             failed: Whether the loop ended with an exception. Checkpoints at later steps then stay incomplete.
 
         Returns:
-            False if the message was ignored, because the trial or that attempt has ended.
+            False if the message was ignored, because the trial has ended or another attempt has started.
         """
         if self.state is not None or attempt != self.attempt:
             return False
@@ -158,31 +159,34 @@ class TrialProgress:
         self._stored[new.path] = None
 
     def return_to(self, step: int) -> None:
-        """Make the next attempt continue from the latest complete checkpoint up to a step. The checkpoint must not be deleted."""
+        """Make the next attempt continue from the latest complete checkpoint whose step is at most `step`.
+
+        The files of this checkpoint must still exist.
+        """
         self.checkpoint = max((c for c in self._complete if c.step <= step), key=lambda c: c.step, default=None)
 
     @property
     def kept(self) -> set[str]:
-        """Paths of the checkpoints to keep: the latest ones, the best one, and all checkpoints that the driver's record may name."""
+        """Paths of the checkpoints to keep: the latest ones, the best one, and those that the driver may have recorded as one of these."""
         latest = list(self._stored)[-self.keep_latest :]
         return self._named | {c.path for c in (self.checkpoint, self.best) if c} | set(latest)
 
     def drop(self) -> list[str]:
-        """Return the paths of checkpoints that are no longer needed, and remove these paths from this object."""
+        """Return the paths of the checkpoints on disk that are no longer needed. The caller must delete them; the next call omits them."""
         gone = [path for path in self._stored if path not in self.kept]
         for path in gone:
             del self._stored[path]
         return gone
 
     def _badness(self, checkpoint: Checkpoint) -> float:
-        """Return a number that ranks a checkpoint; smaller is better. For an unknown value or NaN, this is infinity, the worst rank."""
+        """Return a number by which checkpoints are compared: the smaller, the better. It is infinite if the metric is NaN or unknown."""
         value = self._values.get(checkpoint.best_step, float("nan"))
         if value != value:
             return float("inf")
         return value if self.minimize else -value
 
     def all_have_reached(self, step: int) -> bool:
-        """Return whether every rank has reported this step and stored its part of the checkpoint."""
+        """Return whether every rank has reported this step in this attempt, or has ended."""
         return all(self.has_reached(rank, step) for rank in range(self.workers))
 
     def has_reached(self, rank: int, step: int) -> bool:
@@ -198,7 +202,7 @@ class TrialProgress:
         self.rung = step
 
     def answered(self, step: int) -> bool:
-        """Record that the driver has decided this rung. Return False if rank 0 does not wait at this step."""
+        """Record that the driver has decided at this rung, and return True. Do nothing and return False if rank 0 does not wait there."""
         if self.rung != step:
             return False
         self.rung = self._delivered_rung = None
@@ -215,7 +219,7 @@ class TrialProgress:
 
     @property
     def urgent(self) -> bool:
-        """Whether the driver must get an answer at once: the trial has ended, waits at a rung, or has a new checkpoint."""
+        """Whether the driver must get the progress at once, because the trial has ended, waits at a rung, or has a new checkpoint."""
         return self.state is not None or self.rung != self._delivered_rung or self._fresh
 
     @property
@@ -228,7 +232,7 @@ class TrialProgress:
 
         Args:
             seconds: Seconds that the trial has spent on workers.
-            worker_seconds: Sum of the seconds of all workers.
+            worker_seconds: Sum of the seconds over all workers.
         """
         progress = Progress(
             reports=tuple(self._undelivered),
@@ -250,5 +254,8 @@ class TrialProgress:
         return progress
 
     def mark_recorded(self) -> None:
-        """Note that the driver has stored the last progress. Checkpoints that only the driver's earlier record named may now be deleted."""
+        """Record that the driver has stored the progress of the last call of `next_progress`.
+
+        A checkpoint that the driver had recorded before, and that this progress replaced, may now be deleted.
+        """
         self._named &= self._named_next

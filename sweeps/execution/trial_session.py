@@ -31,14 +31,14 @@ SILENT_AFTER = 300.0
 
 
 class Stopped(BaseException):
-    """Raised by `report` to end a loop, on all ranks at the same step.
+    """Raised by `report` to end a loop. All ranks raise this exception at the same step.
 
     The base class is not Exception, so that `except Exception` in a loop does not catch this exception.
     """
 
 
 class MetricMissing(ValueError):
-    """Raised if the first report lacks the objective's metric, because the space file names a metric that the loop does not report."""
+    """Raised if the first report of a trial lacks the objective's metric. Often, the metric has another name in the loop."""
 
     place = "objective.metric"
 
@@ -50,14 +50,14 @@ class CheckpointIgnored(ValueError):
 
 
 class DatasetCache:
-    """Data that a worker keeps for later trials with the same data key, and the objects that loops have built from this data.
+    """Prepared data that a worker keeps for later trials that use the same data, and the objects that loops have built from this data.
 
     Args:
         data: The prepared data.
 
     Attributes:
         shards: Maps each dataset name to references to shards: one for each rank, or a single one for all ranks.
-        check: DataFrame with the rows for `Current.check`; None without data.
+        check: DataFrame that a loop gets as `Current.check`; None if the space names no data.
         whole: Whether `train` is a single dataset with all rows, from which this rank takes its part.
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
@@ -72,7 +72,7 @@ class DatasetCache:
 
 
 class TrialSession:
-    """One attempt at a trial on one rank.
+    """One attempt at a trial on one rank, as the functions of `ray.train` in the loop see it.
 
     Args:
         pool: Handle of the pool.
@@ -83,9 +83,9 @@ class TrialSession:
         leaked: Threads that earlier trials have left running. Reports of these threads are rejected.
 
     Attributes:
-        name: Name of the sweep and id of the trial.
+        name: Name of the sweep, a hyphen and the id of the trial.
         folder: The trial's folder.
-        step: Step of the latest report, counted over all attempts that continue from a checkpoint.
+        step: Step of the latest report. If the attempt continues from a checkpoint, its first report is the step after the checkpoint's.
         stopped: Whether `report` has raised `Stopped`.
         reports: Number of reports in this attempt.
     """
@@ -134,8 +134,8 @@ class TrialSession:
         Raises:
             Stopped: The trial ends at this step.
             TypeError: `metrics` is not a dict.
-            ValueError: Rank 0 did not report the objective's metric as a number, a value is infinitely good, or the loop started from
-                scratch under PBT.
+            ValueError: The report of rank 0 lacks the objective's metric, the metric is not a number, the value of an objective is
+                infinitely good, or the loop does not continue from its checkpoint under PBT.
             RuntimeError: The calling thread belongs to an earlier trial.
         """
         if not isinstance(metrics, Mapping):
@@ -167,7 +167,13 @@ class TrialSession:
             raise Stopped
 
     def _resolve_resumption(self) -> None:
-        """At the first report, find out whether the loop on rank 0 continues from its checkpoint, and set the step accordingly."""
+        """At the first report, ask the pool whether the loop on rank 0 continues from its checkpoint.
+
+        If so, the report has the step after the checkpoint's; else its step is 1.
+
+        Raises:
+            CheckpointIgnored: The loop does not continue from its checkpoint under PBT.
+        """
         if self._resumed is not None:
             return
         self._resumed = ray.get(self.pool.resumed.remote(self.assignment.trial.id, self.rank, self._checkpoint_read))
@@ -232,9 +238,10 @@ class TrialSession:
             self._checkpoints = [c for c in self._checkpoints if c.step > update.step]
 
     def hurry(self, step: int) -> None:
-        """Send the reports and checkpoints up to a step at once, or as soon as the loop reaches the step.
+        """Send the reports and checkpoints to the pool at once, or when the loop has reported this step if it has not yet done so.
 
-        Another rank has stored a checkpoint of this step. The checkpoint is complete only when this rank has also reported the step.
+        The pool calls this because another rank has stored a checkpoint at this step. The checkpoint is complete only when the pool knows
+        that this rank has reported the step.
         """
         with self._lock:
             self._wanted = step
@@ -248,9 +255,9 @@ class TrialSession:
             self._send()
 
     def check_silence(self) -> None:
-        """Notify the pool if the loop has not reported for longer than a time limit. The notice contains the loop's stack.
+        """Send a notice with the loop's stack to the pool if the loop has not reported for a long time. Also write it to the trial's log.
 
-        Each limit triggers at most one notice between two reports. The notice is also written to the trial's log.
+        There are two time limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports, each limit causes at most one notice.
         """
         quiet, limits = time.monotonic() - self._last_report, (SILENT_AFTER, self.job.report_timeout)
         passed = max((limit for limit in limits if limit is not None and limit <= quiet), default=0.0)
@@ -261,7 +268,7 @@ class TrialSession:
             self.pool.silent.remote(self.assignment.trial.id, self.assignment.attempt, silence)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
-        """Return the checkpoint to continue from; None at the start. The call also records that the loop has read its checkpoint."""
+        """Return the checkpoint to continue from; None if the trial starts from scratch. Record that the loop has read its checkpoint."""
         checkpoint = self.assignment.checkpoint
         self._checkpoint_read = True
         return ray.train.Checkpoint.from_directory(checkpoint.path) if checkpoint else None
@@ -290,7 +297,7 @@ class TrialSession:
 
     @property
     def opened(self) -> dict[str, Any]:
-        """This rank's shard of each dataset that a loop on this worker has read, by the dataset's name."""
+        """Shards that loops on this worker have read; see `DatasetCache.opened`."""
         return self._cache.opened
 
     def exchange(self, value: Any) -> list[Any]:
@@ -303,9 +310,9 @@ class TrialSession:
         return values
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
-        """Copy a reported checkpoint into the trial's folder. If several ranks report a checkpoint, all write to the same folder.
+        """Copy a reported checkpoint into the folder `checkpoint_<step>` of the trial. All ranks write to the same folder.
 
-        `Checkpoint.to_directory` is not used, because it lets only one rank copy while the other ranks wait.
+        Ray's `Checkpoint.to_directory` is not used, because it lets only one rank copy its files, and the other ranks only wait.
         """
         target = Path(self.folder, f"checkpoint_{self.step:06d}")
         target.mkdir(parents=True, exist_ok=True)
@@ -320,7 +327,7 @@ class TrialSession:
 
 
 def stack_of(thread: int) -> str:
-    """Return the stack of a thread in the format of a traceback, from the first frame of the user's code; "" if the thread has ended."""
+    """Return the stack of a thread in the format of a traceback; "" if the thread has ended. It begins with the user's first frame."""
     frame = sys._current_frames().get(thread)
     if frame is None:
         return ""

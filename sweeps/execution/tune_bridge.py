@@ -15,7 +15,7 @@ from sweeps.core.trial import Action
 
 
 class SweepController(Protocol):
-    """The part of a sweep that makes decisions, in the driver's process."""
+    """Interface of the object that decides which trials start and stop. It is in the driver's process."""
 
     def start_trial(self) -> str | None:
         """Start a trial and return its id; None if no trial can start now, but one may start later.
@@ -25,13 +25,18 @@ class SweepController(Protocol):
         """
 
     def on_trial_progress(self, trial: str, progress: Any) -> Action:
-        """Record the progress of a trial (see `messages.Progress`) and return whether Tune continues to follow the trial."""
+        """Record the progress of a trial. Return `Action.STOP` if Tune must stop the trial.
+
+        Args:
+            trial: Id of the trial.
+            progress: A `messages.Progress`.
+        """
 
     def on_trial_lost(self, trial: str) -> None:
-        """Handle a trial whose progress the pool cannot return."""
+        """Handle a trial that Tune has given up, because the pool could not return its progress."""
 
     def poll(self) -> None:
-        """Do periodic work. Tune's loop calls this once in each round."""
+        """Do work that is due from time to time. This method is called once in each round of Tune's loop."""
 
 
 class StudySearcher(Searcher):
@@ -43,11 +48,11 @@ class StudySearcher(Searcher):
         self._begun: dict[str, str] = {}  # Maps Tune's id of a trial to the id in the sweep.
 
     def suggest(self, trial_id: str) -> Any:
-        """Start the next trial.
+        """Start the next trial of the sweep as Tune's trial `trial_id`.
 
         Returns:
-            The configuration of Tune's trial, which contains the id of the trial. None if no trial can start now, and `Searcher.FINISHED`
-            if the sweep starts no more trials.
+            The configuration of Tune's trial: a dict with the id that the trial has in the sweep. None if no trial can start now, and
+            `Searcher.FINISHED` if the sweep starts no more trials.
         """
         try:
             begun = self._controller.start_trial()
@@ -59,7 +64,7 @@ class StudySearcher(Searcher):
         return {"trial": begun}
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
-        """After an error, report that Tune has given up a trial. `VerdictScheduler` handles trials without an error."""
+        """If Tune gives up a trial after an error, tell the controller. `VerdictScheduler` handles trials that end without an error."""
         trial = self._begun.pop(trial_id, None)
         if error and trial is not None:
             self._controller.on_trial_lost(trial)
@@ -90,4 +95,4 @@ class VerdictScheduler(FIFOScheduler):
         return TrialScheduler.STOP if verdict is Action.STOP else TrialScheduler.CONTINUE
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Do nothing: `StudySearcher` reports the trial."""
+        """Do nothing: `StudySearcher.on_trial_complete` tells the controller about the error."""

@@ -1,8 +1,8 @@
 """Run the trials of Ray Tune in the workers of the pool.
 
 Ray Tune starts an actor for each trial. In a sweep, the pool's workers run the trials, so this actor would only pass messages on. It would
-cost a process of 100 MB, two seconds of imports, and a hop for each message. Instead, a `PoolTrial` stands in for the handle of this actor,
-and asks the pool directly.
+cost a process of 100 MB, two seconds of imports, and an additional call for each message. Instead, Tune gets a `PoolTrial` in place of the
+handle of this actor. The `PoolTrial` calls the pool directly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ray.tune.execution import tune_controller
 
 
 class Trainable(tune.Trainable):
-    """Trainable of all trials. Tune requires one, but no process creates it."""
+    """Empty Trainable of all trials. Tune requires such a class, but no instance is ever created."""
 
 
 @contextlib.contextmanager
@@ -64,7 +64,10 @@ class _PoolResources(ResourceManager):
 
 @dataclass
 class _InPool(AcquiredResources):
-    """Resources of one trial. Tune asks this class for the actor class to start, and gets the pool's trial instead."""
+    """Resources of one trial. Before Tune starts a trial's actor, it passes the actor's class to this object, which returns a replacement.
+
+    The replacement starts no actor: it returns a `PoolTrial`.
+    """
 
     pool: Any
 
@@ -73,14 +76,14 @@ class _InPool(AcquiredResources):
 
 
 class _Method:
-    """Object with the method `remote`, like a method of an actor's handle."""
+    """Stand-in for a method of an actor's handle. Tune calls its method `remote`."""
 
     def __init__(self, call: Callable[..., Any]):
         self.remote = call
 
 
 class PoolTrial:
-    """A running trial in place of an actor's handle. It has the methods that Tune calls.
+    """Stand-in for the handle of a trial's actor. It has the methods that Tune calls.
 
     Args:
         pool: Handle of the pool.

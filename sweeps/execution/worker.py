@@ -23,7 +23,7 @@ class Worker:
         return self.runtime.start()
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function in this process, for a backend or for a check that the process is alive; return its result."""
+        """Call a function in this process and return its result. Backends use this, and the pool checks so that the process is alive."""
         return function(*args, **kwargs)
 
     def run(self, assignment: Assignment) -> Ended:

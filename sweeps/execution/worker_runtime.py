@@ -40,7 +40,7 @@ _runtime: WorkerRuntime | None = None
 
 
 class WorkerRuntime:
-    """The state of a worker's process.
+    """State of a worker's process, and the methods that the pool calls in it.
 
     Args:
         pool: Handle of the pool.
@@ -62,7 +62,7 @@ class WorkerRuntime:
         self._first_use: isolation.ProcessUse | None = None
 
     def start(self) -> WorkerInfo:
-        """Prepare the process for training loops. A trainer of sweeps is imported here, before the first trial."""
+        """Prepare the process for training loops. If the loop is one of the trainers that come with sweeps, import it now."""
         for root in reversed(self.job.roots):
             if root not in sys.path:
                 sys.path.insert(0, root)
@@ -86,10 +86,10 @@ class WorkerRuntime:
     # ---- gangs
 
     def join(self, ranks: Ranks, visible_gpus: str | None) -> None:
-        """Leave the current gang and become a rank of another gang.
+        """Leave the current gang, if there is one, and join another gang.
 
         Args:
-            ranks: Place of this process in the gang.
+            ranks: Place of this process in the new gang.
             visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep the present value.
         """
         self.leave()
@@ -97,7 +97,7 @@ class WorkerRuntime:
         ray_train_adapter.set_ranks(ranks)
 
     def leave(self) -> None:
-        """If this process belongs to a gang, leave this gang, and undo the changes that the backend has made in this process."""
+        """Leave the current gang, if there is one: undo the backend's changes in this process, and free cached GPU memory."""
         membership, self._membership = self._membership, None
         if membership is not None:
             membership.leave()
@@ -109,7 +109,7 @@ class WorkerRuntime:
 
         Args:
             workers: Handles of all workers, in the order of ranks.
-            ranks: Place of each worker.
+            ranks: Place of each worker in the gang.
             resources: Name and amount of each resource of one worker.
             visible_gpus: For each worker, the ids of the GPUs of all workers on its node; "" without GPUs.
         """
@@ -128,7 +128,7 @@ class WorkerRuntime:
         group.execute(_enter, self.job.backend)
 
     def disband(self) -> None:
-        """Disconnect the gang that `form` connected on this rank 0."""
+        """Disconnect the workers of the gang that `form` connected. The pool calls this on rank 0. Do nothing if there is no such gang."""
         if self._group is not None:
             (backend, group, config), self._group = self._group, None
             group.execute(_exit_context)
@@ -136,7 +136,10 @@ class WorkerRuntime:
             group.execute(_leave)
 
     def _form_alone(self, resources: dict[str, float]) -> None:
-        """Prepare a gang of one: create torch's process group directly, or call Ray Train's backend in this process."""
+        """Make this worker a gang of one. Unless the backend is torch or needs no connection, call Ray Train's backend in this process.
+
+        With torch, create the process group here, because this is faster than Ray Train's backend.
+        """
         backend = self.job.backend
         if backend in RENEWED_FOR_EACH_TRIAL:
             self.leave()
@@ -153,7 +156,7 @@ class WorkerRuntime:
 
     @property
     def membership(self) -> backends.Membership:
-        """Membership of this process in its gang."""
+        """Membership of this process in its gang. The process must belong to a gang."""
         assert self._membership is not None, "the pool forms a gang before it assigns a trial"
         return self._membership
 
@@ -210,9 +213,9 @@ class WorkerRuntime:
         return ended, left
 
     def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
-        """Import the user's module before the first trial. The trial's time does not include this import.
+        """Import the module of the training loop before the worker's first trial. The trial's time does not include this import.
 
-        Changes that the import makes in the process stay for all trials.
+        If the import changes the process, for example its environment variables, the changes stay for all trials.
         """
         run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
         with _stacks_after(seconds), contextlib.suppress(BaseException), loop_mlflow.logged(run, keep=True):  # The trial reports errors.
@@ -241,14 +244,14 @@ class WorkerRuntime:
         )
 
     def hurry(self, trial: str, step: int) -> None:
-        """Send the reports and checkpoints of a trial, at once or when its loop reaches this step. Do nothing if another trial runs."""
+        """Call `TrialSession.hurry` of a trial. Do nothing if the trial no longer runs on this worker."""
         if (session := self.session) is not None and session.assignment.trial.id == trial:
             session.hurry(step)
 
     # ---- the second thread
 
     def _listen(self) -> None:
-        """Carry out the pool's calls, send new reports of the running loop, and check whether the loop has stopped reporting."""
+        """Carry out the pool's calls, send the running loop's new reports, and notify the pool if the loop has not reported for long."""
         last: TrialSession | None = None
         call = self.pool.listen.remote(self.worker)
         while True:
@@ -280,7 +283,7 @@ class WorkerRuntime:
 
 
 def runtime() -> WorkerRuntime:
-    """Return the `WorkerRuntime` of this process, which must exist."""
+    """Return the `WorkerRuntime` of this process. The process must be a worker."""
     assert _runtime is not None
     return _runtime
 
@@ -305,9 +308,9 @@ def _leave() -> None:
 
 @contextlib.contextmanager
 def _stacks_after(seconds: float | None) -> Iterator[None]:
-    """Write the stacks of all threads to the log if the block takes longer than `seconds`. If `seconds` is None, write nothing.
+    """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`. If `seconds` is None, never write them.
 
-    A loop that exceeds its time limit is killed by the pool soon after this.
+    `seconds` is the trial's time limit, so the pool kills the worker soon after this.
     """
     if seconds is None:
         yield
