@@ -70,13 +70,13 @@ def reserve(
             use all CPUs that the other sweeps leave.
         gpus: Number of GPUs that the session may use. None has the same meaning as for `cpus`.
         origin: Content of the sweep's `origin.json`. Its keys `cpus` and `gpus` are the values of `--cpus` and `--gpus` with which the
-            sweep started. The default is for a new sweep.
+            sweep started. Leave it out for a new sweep.
 
     Yields:
         The CPUs and GPUs that the session may use.
 
     Raises:
-        InputError: This machine has fewer CPUs or GPUs than `cpus` and `gpus`, or other sweeps use all CPUs.
+        InputError: This machine has fewer CPUs than `cpus` or fewer GPUs than `gpus`, or other sweeps use all CPUs.
     """
     import ray
 
@@ -99,12 +99,12 @@ class SweepSession:
     """Starts Ray, the pool of workers and the data actor for one sweep, and shuts them down. Use a session in a `with` statement.
 
     Args:
-        space: The search space. `space.shapes` lists every number of workers, with their resources, that a trial may have.
+        space: The search space. Its `shapes` are the numbers of workers, with their resources, that trials may have.
         folder: The sweep's folder, or the temporary folder of a rerun or a refit. The fitted preprocessing chains are stored in it.
         roots: Folders from which the user's modules are imported.
         address: Address of a Ray cluster. None starts Ray on this machine, unless this process is already connected to Ray.
-        job: Fields of `Job`, by name, whose values differ from those that `job_of` returns.
-        max_failures: Number of times that a trial may lose its workers before the trial fails.
+        job: Values that replace fields of the `Job` that `job_of` returns, by the name of the field.
+        max_failures: Value of `limits.max_failures`: how often a trial may be retried after a failed attempt.
         train_and_valid: True to train on the rows of train and valid together; see `sweeps.data.data_actor`.
         share: The CPUs and GPUs that the session may use; see `reserve`.
 

@@ -40,10 +40,10 @@ class TrialRow:
         best: Best objective among all reports of the trial; None before the first report.
         shape: Number of the trial's workers, and their resources.
         seconds: Seconds since the trial started.
-        attempt: Number of the current attempt; above 1 if the trial lost workers.
+        attempt: Number of the current attempt: 1, 2, ... A new attempt starts, for example, after the trial has lost its workers.
         configuration: Names and values of the trial's dimensions, for display; see `short_configuration`.
-        notice: Text that explains why the trial does not train: it names the ranks that have not reported for a long time, and the line of
-            code that each of them executes, or the resources that the cluster lacks. "" if there is nothing to explain.
+        notice: Text that explains why the trial does not train. It names the resources that the cluster lacks, or the ranks that have not
+            reported for a long time and the line of code that each of them executes. "" if there is nothing to explain.
     """
 
     trial: str
@@ -78,7 +78,7 @@ class ResourceUse:
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """Status of a sweep.
+    """Status of a sweep at one moment.
 
     Attributes:
         name: Name of the sweep's folder.

@@ -111,7 +111,9 @@ class Sweep:
         return study
 
     def curves(self, trial: int | str | None = None) -> pd.DataFrame:
-        """Return the values that trials reported for the metric of the first objective, by step. Costs such as `seconds` are skipped.
+        """Return the values that trials reported for the leading metric, by step.
+
+        The leading metric is the metric of the first objective that the loop reports. Costs such as `seconds` are not reported by the loop.
 
         Args:
             trial: Number or id of one trial, or `best`. By default, all trials.

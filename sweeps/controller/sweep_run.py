@@ -84,7 +84,7 @@ class SweepRun:
     # Resume
 
     def resume(self, changed: bool) -> SweepResult | None:
-        """Open the study, and clean up what the previous driver process left behind. If the sweep is not new, call this before `run`.
+        """Open the study, and clean up after the process that ran the sweep before. If the sweep is not new, call this method before `run`.
 
         Args:
             changed: True if the user passed new limits or additional trials.
@@ -144,7 +144,7 @@ class SweepRun:
     # Run
 
     def run(self) -> SweepResult:
-        """Run the sweep. This process must hold the lock on the sweep's folder. The process's stdout goes to the sweep's log meanwhile."""
+        """Run the sweep. This process must hold the lock on the sweep's folder. Meanwhile, stdout goes to the sweep's log."""
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 return self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))
@@ -283,7 +283,7 @@ class SweepRun:
         return str(written.markdown)
 
     def _save_result(self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub) -> SweepResult:
-        """Write `result.json`, and return the result. `notes` are added to it; they name the trackers that missed events."""
+        """Add `notes`, which name the trackers that missed events, to the result. Write `result.json`, and return the result."""
         result = concluded.result
         for note in notes:
             result = result.with_note(note)
@@ -312,7 +312,7 @@ class SweepRun:
 
 
 def _with_stdout(callback: StatusCallback) -> StatusCallback:
-    """Return a function that calls `callback` with the present stdout, even while stdout is redirected to the log."""
+    """Return a function that calls `callback` with stdout as it is now, even after stdout has been redirected to the log."""
     stdout = sys.stdout
 
     def call(status: SweepStatus) -> None:

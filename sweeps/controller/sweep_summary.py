@@ -42,7 +42,7 @@ class SweepSummary:
         stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting for workers`,
             `waiting since 14:03:12 for nodes: ...` or `silent: rank 1 has not reported for 310 s; ...`. It is empty if the sweep does
             not run.
-        problems: Problems of damaged files in the folder.
+        problems: Messages about the damaged files in the folder.
     """
 
     name: str

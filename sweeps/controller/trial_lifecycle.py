@@ -1,4 +1,4 @@
-"""Start, continue, pause and end trials. The study, the pool of workers, the trackers and the live view learn of every such step here."""
+"""Start, continue, pause and end trials. Each change is passed on to the study, the worker pool, the trackers and the live view."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class TrialLifecycle:
     def restart_running(self) -> None:
         """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints.
 
-        The lost attempts do not count towards `limits.max_failures`, because a trial cannot be the cause.
+        The lost attempts do not count towards `limits.max_failures`, because no trial can have caused the restart.
         """
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)

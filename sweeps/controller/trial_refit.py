@@ -29,9 +29,8 @@ def refitted(
 ) -> Iterator[Refitted]:
     """Train a trial again on the train and valid rows together, with the same parameters, seed, workers and fraction of the rows.
 
-    An export without a refit contains the model of one step, the trial's best step. The new training takes as many steps as this model, and
-    the loop finds the number in `Current.max_t`. The preprocessing chain is fitted again, on the train and valid rows. The sweep itself
-    does not change.
+    The new training ends at the step whose model an export without a refit would contain. The loop finds this step in `Current.max_t`. The
+    preprocessing chain is fitted again, on the train and valid rows. The sweep itself does not change.
 
     Args:
         folder: The sweep's folder.
@@ -79,7 +78,7 @@ def refitted(
 
 
 def steps_of(result: Result) -> int | None:
-    """Return the step of the model in the trial's best checkpoint. Without a checkpoint, return the best step; None if there is none."""
+    """Return the step of the model in the trial's best checkpoint. Without a checkpoint, return the best step, which may be None."""
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 

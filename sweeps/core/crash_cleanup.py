@@ -1,4 +1,4 @@
-"""Clean up after a driver (the process that runs a sweep) that died: end the Ray processes it started, and delete half-written files."""
+"""Clean up after a driver (the process that runs a sweep) that died: end its Ray processes, and delete half-written files."""
 
 from __future__ import annotations
 

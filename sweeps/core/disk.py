@@ -39,8 +39,8 @@ def check_disk_space(folder: Path, error: str = "") -> None:
 
     Args:
         folder: The sweep's folder.
-        error: Traceback of a failed trial; "" if no trial has failed. If the traceback says that the disk was full, 1 GiB must be free:
-            less may have become free only because the checkpoint that did not fit was deleted, and the next one would not fit either.
+        error: Traceback of a failed trial; "" if no trial has failed. If the traceback says that the disk was full, at least 1 GiB must be
+            free. A smaller space may be free only because an unfinished checkpoint was deleted, and the next one would not fit either.
 
     Raises:
         OSError: The disk is full, broken or read-only, or the 1 GiB is not free.

@@ -5,7 +5,7 @@ SweepsError                 base class; `sweeps` prints these errors without a t
 │   ├── DamagedStudy        a sweep's study is damaged, or has fewer trials than the sweep's result says
 │   └── UnreadableFile      a file in a sweep's folder is damaged (`core/trust.py`)
 │       └── UntrustedFile   a file would run code when it is loaded, and this user did not write it
-├── SweepFailed             the sweep ran, and no trial has a value (exit 1)
+├── SweepFailed             the sweep ran, but no trial has a value (exit 1)
 ├── SweepLocked             another process is running this sweep (exit 1)
 ├── BundleError             a bundle cannot be written or read, or its predictions differ from those in training (exit 1)
 └── Interrupted             the user pressed Ctrl-C (exit 130)
@@ -50,7 +50,7 @@ class Problem:
 
 
 class InputError(SweepsError):
-    """A file, an option or an argument of the user is wrong. The message has one line for each problem."""
+    """A file, an option or an argument that the user gave is wrong. The message has one line for each problem."""
 
     exit_code = 2
 

@@ -29,7 +29,7 @@ class Registration:
 
     Attributes:
         sweep: Name of the sweep's folder, or the command that uses the machine.
-        folder: The sweep's folder.
+        folder: Path of the sweep's folder.
         pid: Id of the process that runs the sweep.
         cpus: Number of CPUs that the sweep uses.
         gpus: Ids of the GPUs that the sweep uses, in the form in which `CUDA_VISIBLE_DEVICES` lists them.

@@ -58,7 +58,7 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
         sweep: The sweep's folder.
         base: The folder from which the space file was read. Its git repository is recorded.
         seed: The sweep's seed.
-        fingerprint: Hash of the data.
+        fingerprint: Hash of the data; if the space names no data, hash of the loop's code.
         now: The time in seconds since the epoch.
 
     Returns:

@@ -159,9 +159,9 @@ def lacking(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[
     """Describe the resources that the cluster lacks for a shape, such as `4 GPU (there is 1)`; None if the shape fits on the cluster.
 
     Args:
-        shape: The shape.
+        shape: The shape of a trial.
         cluster: All resources of the cluster.
-        nodes: Resources of each node.
+        nodes: Resources of each node of the cluster.
     """
     short = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits({name: amount}, cluster)]
     if short:
@@ -193,7 +193,7 @@ def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trial
 
 
 def parked_cpus(cpus: int, memory: float) -> int:
-    """Return how many CPUs to tell Ray in addition to the real ones, so that idle workers need not be closed while other trials run.
+    """Return how many CPUs Ray is told of in addition to the real ones. They let idle workers stay open while other trials run.
 
     The number is limited, because each idle worker uses memory.
 

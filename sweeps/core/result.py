@@ -1,4 +1,4 @@
-"""The result of a sweep, and checks of a `result.json` that may come from a stranger."""
+"""The result of a sweep, and checks of a file `result.json`, which may come from a stranger."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
     If the bundle or the checkpoint no longer exists, its path becomes None.
 
     Args:
-        shown: The object in `result.json`.
+        shown: The saved result: the object in `result.json`.
         folder: The current folder of the sweep.
     """
     moved = {key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)}
@@ -56,8 +56,9 @@ class SweepResult:
             `preprocessor`, `scaling`, and `data` if the space samples it. None if no trial has a value, or if there are several objectives.
         front: The trials of the Pareto front, if there are several objectives. Each is an object with the keys of `best`, and with the key
             `values`, which has the value of each metric.
-        bundle: Folder of the winner's bundle. None if there is no winner, or if the trainer has no `load`.
-        checkpoint: Folder of the winner's checkpoint, if the trainer has no `load`; None otherwise.
+        bundle: Folder of the best trial's bundle. None if there is no best trial, if it could not be exported, or if the trainer has no
+            `load`.
+        checkpoint: If the trainer has no `load`, folder of the best trial's exported checkpoint; None otherwise.
         mlflow: Object with the keys `tracking_uri`, `experiment` and `parent_run`; empty if MLflow did not record the sweep. If the server
             did not receive all data, there are two more keys: `missed` is True, and `ended` is the time at which the search ended, in
             seconds since the epoch.
@@ -89,7 +90,10 @@ class SweepResult:
         return dataclasses.replace(self, notes=(*self.notes, note))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `--json` prints. NaN and infinity become None, and some keys are left out if they have no value."""
+        """Return the object that `--json` prints. NaN and infinity become None.
+
+        The keys `checkpoint`, `reason`, `notes`, `front` and `freed` are left out if they have no value.
+        """
         shown = dataclasses.asdict(self)
         shown["dir"] = str(self.dir)
         for key in ("bundle", "checkpoint"):
@@ -152,7 +156,7 @@ def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping
     """Check that the study has every ended trial that the sweep's result counts or names. Return a message if one is missing, else None.
 
     Only a damaged study lacks such a trial. The result is written after the ends of all its trials are in the study, and no trial is ever
-    removed from a study. The study may have more trials than the result: a resume runs further trials, and deletes the result later.
+    removed from a study. The study may have more trials than the result, if a resume has started after the result was read.
 
     Args:
         ended: Ids of the complete, pruned and failed trials of the study.

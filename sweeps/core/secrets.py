@@ -28,7 +28,7 @@ class Secret(NamedTuple):
     """One secret of a URI.
 
     Attributes:
-        name: `password`, or the name of the query parameter.
+        name: The text `password`, or the name of the query parameter that holds the secret.
         written: The secret as written in the URI, percent-encoded.
         value: The decoded secret.
     """

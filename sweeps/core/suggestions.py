@@ -1,4 +1,4 @@
-"""Suggest a valid name in place of an unknown one."""
+"""Suggest valid names in error messages about unknown names."""
 
 from __future__ import annotations
 

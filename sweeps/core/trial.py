@@ -27,7 +27,7 @@ LOST = "lost"
 
 
 def format_trial_id(number: int) -> str:
-    """Return the id of a trial, as users see and type it.
+    """Return the id of a trial: its number with at least four digits. Users see and type this id.
 
     >>> format_trial_id(7)
     '0007'
@@ -68,7 +68,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Report:
-    """One call of `ray.train.report` on rank 0.
+    """What rank 0 of a trial reported with one call of `ray.train.report`.
 
     Attributes:
         step: Number of the report. The first is 1; retries and resumes continue the count.
@@ -83,7 +83,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stored checkpoint.
+    """A checkpoint that a loop has reported and that is stored on disk.
 
     Attributes:
         path: The checkpoint's folder, as a path or URI that every worker can read.
@@ -126,7 +126,7 @@ class GangSize:
 
 @dataclass(frozen=True)
 class Trial:
-    """One sampled configuration.
+    """One trial: a sampled configuration, and what a worker must know to train it.
 
     Attributes:
         number: Number of the trial in the sweep, starting with 0. The Optuna trial has the same number.
@@ -168,8 +168,8 @@ class Result:
     Attributes:
         state: COMPLETE, PRUNED or FAIL; RUNNING if the trial was interrupted and can be resumed.
         value: Best reported value of the first objective; None if no value was reported.
-        best_step: The step to which `value` belongs; None if there is no such step.
-        steps: Number of reports.
+        best_step: The step at which `value` was reported; None if there is no such step.
+        steps: Number of the trial's reports.
         checkpoint: The stored checkpoint with the best model; None if there is no checkpoint.
         error: The traceback of a failed trial; None for other trials.
         seconds: Wall time in seconds during which the trial had workers, summed over all attempts.
@@ -206,12 +206,12 @@ class Current:
         classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column; None for a regression.
         metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, this is
             the first metric of a constraint that is not a cost. None if there is no such metric.
-        goal: "minimize" or "maximize" `metric`.
+        goal: "minimize" or "maximize". This is the goal for `metric`.
         max_t: The step at which the scheduler ends the trial; None if the scheduler has no such step.
         threads: Number of CPUs of this worker, at least 1.
         check: Up to 32 prepared rows of `valid`, without the label; None if the space names no data. The loop passes the model's
-            predictions for these rows to `note_checkpoint`. When a bundle is written, its predictions for the same rows, before they were
-            prepared, are compared with these predictions. If they differ, there is no bundle.
+            predictions for these rows to `note_checkpoint`. When a bundle is written, it must make the same predictions from the raw form
+            of these rows. Otherwise, the bundle is not written.
         checkpoint_interval: Time in seconds between two checkpoints; see `checkpoint_due`.
         asked: Names of the metrics of all objectives and constraints, without costs such as `seconds`.
         milestones: Steps at which the loop must report a checkpoint. Empty unless the scheduler needs checkpoints, as `pbt` does.
