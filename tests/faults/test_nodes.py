@@ -83,14 +83,14 @@ def marks(folder: Path, kind: str) -> list[tuple[str, str, str, int]]:
     return [(part[-4], part[-3], part[-2], int(part[-1])) for part in parts]
 
 
-def sweep(folder: Path, cluster: Cluster, trials: int, workers: str = "[1, 2]", resources: str = "") -> Any:
+def sweep(folder: Path, cluster: Cluster, trials: int, workers: str = "[1, 2]", resources: str = "", loop: str = LOOP) -> Any:
     """Start a sweep on a cluster."""
-    (folder / "nodes_loop.py").write_text(LOOP)
+    (folder / "nodes_loop.py").write_text(loop)
     (folder / "space.yaml").write_text(SPACE.format(trials=trials, folder=folder, workers=workers, resources=resources))
     return command("run", folder / "space.yaml", "--dir", folder / "runs", "--address", cluster.address, "--json")
 
 
-def recorded(folder: str) -> list[dict[str, Any]]:
+def recorded(folder: str | Path) -> list[dict[str, Any]]:
     """Return the trials of a sweep, as `sweeps show --json` prints them."""
     trials: list[dict[str, Any]] = shown(folder)["all"]
     return trials
@@ -163,6 +163,51 @@ def test_a_trial_that_no_longer_fits_waits_and_show_says_for_what(three_nodes, t
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
+
+
+ELASTIC_LOOP = """\
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import ray.train
+
+
+def train_func(config):
+    context, here = ray.train.get_context(), Path(config["latch"])
+    rank, world, start = context.get_world_rank(), context.get_world_size(), 0
+    if (checkpoint := ray.train.get_checkpoint()) is not None:
+        with checkpoint.as_directory() as folder:
+            start = json.loads(Path(folder, "state.json").read_text())
+    for step in range(start + 1, start + 5 if start and world == 6 else 3000):
+        while step == 3 and (here / "hold").exists():
+            (here / f"held-{rank}").touch()
+            time.sleep(0.02)
+        time.sleep(0.02)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "state.json").write_text(json.dumps(step))
+            ray.train.report({"loss": config["x"] / step}, checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
+"""
+
+
+def test_an_elastic_gang_continues_without_a_lost_node_and_grows_onto_a_new_one(three_nodes, tmp_path):
+    cluster, others = three_nodes
+    (tmp_path / "hold").touch()
+    process = sweep(tmp_path, cluster, 1, "[{elastic: [1, 6]}]", loop=ELASTIC_LOOP)
+    wait_until(lambda: len(list(tmp_path.glob("held-*"))) == 6, 120, "six ranks on three nodes to hold")
+    cluster.remove_node(others[1], allow_graceful=False)
+    (tmp_path / "hold").unlink()
+    folder = next((tmp_path / "runs").glob("nodes-*"))
+    wait_until(lambda: [size["workers"] for size in recorded(folder)[0].get("sizes", ())] == [6, 4], 90, "the gang to be smaller")
+    cluster.add_node(num_cpus=2)
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, err
+    (trial,) = recorded(json.loads(out)["dir"])
+    sizes = [(size["workers"], size["step"]) for size in trial["sizes"]]
+    assert sizes[:2] == [(6, 0), (4, 2)] and sizes[-1][0] == 6, sizes
+    steps = [step for step, _ in trial["curve"]]
+    assert steps == list(range(1, sizes[-1][1] + 5)), "no report is lost or doubled"
 
 
 def test_workers_whose_fraction_of_a_gpu_fits_are_reused(monkeypatch, tmp_path):
