@@ -66,7 +66,7 @@ def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(clean_ray, tmp_path
 
     client = MlflowClient(result.mlflow["tracking_uri"])
     experiment = client.get_experiment_by_name("elastic").experiment_id
-    (run,) = client.search_runs([experiment], "tags.`sweeps.trial` = '0000'")
+    (run,) = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'")
     assert run.data.params["scaling.num_workers"] == "1 to 3"
     logged = client.get_metric_history(run.info.run_id, "scaling.num_workers")
     assert [(m.step, m.value) for m in sorted(logged, key=lambda m: m.timestamp)] == [(s.step, s.workers) for s in trial.sizes]
