@@ -121,7 +121,7 @@ class _Pool:
 
     async def set_all_started(self, all_started: bool) -> None:
         """Set whether the driver has started all trials of the sweep. If so, elastic trials grow when resources are free."""
-        self.driver.all_started = all_started
+        self.driver.elastic.all_started = all_started
 
     async def start(self, trial: Trial, folder: str, past: Past | None = None, replay: Sequence[GangSize] = ()) -> None:
         """Start or continue a trial.
@@ -355,7 +355,7 @@ class _Pool:
             return STOP
         if update.step in self.job.rungs and not await self._decision(running, update):
             return STOP
-        return await self.driver.may_continue(running, update.step) if running.progress.attempt == attempt else STOP
+        return await self.driver.elastic.may_continue(running, update.step) if running.progress.attempt == attempt else STOP
 
     async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung: True if the trial continues."""

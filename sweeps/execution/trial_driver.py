@@ -19,11 +19,10 @@ from sweeps.core.checkpoint_files import delete_checkpoint
 from sweeps.core.errors import SweepsError
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import LOST, State
-from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import Fits, is_data_loss
-from sweeps.execution.gates import STOP
+from sweeps.execution.elastic import ElasticGangs
 from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
@@ -36,8 +35,6 @@ log = logging.getLogger(__name__)
 PEERS_END_WITHIN = 10.0
 # After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The trial often ends during this delay.
 ENDS_WITHIN = 0.05
-# The ranks of an elastic gang that cannot grow now ask again after about this many seconds.
-ASK_EVERY = 0.25
 # Interval between two checks of `limits.report_timeout`, in seconds.
 LOOK_EVERY = 0.5
 # A trial fails after this many consecutive attempts without a report that failed for a cause outside the trial.
@@ -58,7 +55,7 @@ class TrialDriver:
 
     Attributes:
         labels: Description of the label column. All its attributes are None until the data is read.
-        all_started: Whether the sweep's driver has started all trials of the sweep. Only then may elastic trials grow.
+        elastic: Changes the number of workers of elastic trials.
     """
 
     def __init__(
@@ -74,8 +71,7 @@ class TrialDriver:
         self.job, self.max_failures, self.workers, self.fits = job, max_failures, workers, fits
         self.spawn, self.files, self._kills_for_memory = spawn, files, kills_for_memory
         self.labels = Labels()
-        self.all_started = False
-        self._without_workers: set[str] = set()  # Ids of started trials that wait for data or for workers.
+        self.elastic = ElasticGangs(workers)
 
     async def drive(self, running: RunningTrial) -> None:
         """Run a trial until it ends, with as many attempts as necessary.
@@ -85,7 +81,7 @@ class TrialDriver:
         try:
             while running.progress.state is None and not running.stopped:
                 running.stage = Stage.PREPARING
-                self._without_workers.add(running.trial.id)
+                self.elastic.without_workers.add(running.trial.id)
                 fit = self.fits.of(running.trial.data, running.trial.preprocessor)
                 if not fit.done():  # The fit needs a CPU, and the workers of an elastic trial may hold all of them.
                     workers, running.kept = running.kept, []
@@ -113,7 +109,7 @@ class TrialDriver:
             running.finish(State.FAIL, traceback.format_exc())
         finally:
             self.workers.give_back(running.kept)
-            self._without_workers.discard(running.trial.id)
+            self.elastic.without_workers.discard(running.trial.id)
             with contextlib.suppress(OSError):  # The folder has files in it, or does not exist.
                 Path(running.folder, FILES).rmdir()
 
@@ -189,7 +185,7 @@ class TrialDriver:
         except CannotStart as e:
             return Ended(0, State.FAIL, f"the trial's workers could not start: {e}")
         running.workers, running.stage = gang.workers, Stage.TRAINING
-        self._without_workers.discard(running.trial.id)
+        self.elastic.without_workers.discard(running.trial.id)
         try:
             outcome = await self._run_on(gang, running, prepared)
         except BaseException:
@@ -198,68 +194,11 @@ class TrialDriver:
             self.workers.release(gang, running.end_attempt())
             raise
         seconds = running.end_attempt()
-        if not self._keep_workers(gang, running, outcome):
+        if not self.elastic.keep_workers(gang, running, outcome):
             self.workers.release(gang, seconds)
         if isinstance(outcome, Ended) and is_data_loss(outcome.error):
             return self._lose_data(gang, prepared)
         return outcome
-
-    def _keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
-        """If an elastic trial can start its next attempt at once, keep its workers, and add the workers by which the gang grows.
-
-        This is so if the gang grows, or if workers were lost and those that remain are enough for the trial.
-
-        Returns:
-            True if workers were kept. False if the trial ends, or must wait for workers like any other trial.
-        """
-        joining, running.kept = running.kept, []
-        remaining = [worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY]
-        lost = isinstance(outcome, WorkerLost)
-        if joining and not lost and len(remaining) < len(gang.workers):  # For example, TensorFlow's workers cannot join another gang.
-            running.may_grow = False
-        resizes = lost or (bool(joining) and running.may_grow and running.yields)
-        if running.is_elastic and not running.replay and resizes and len(remaining) + len(joining) >= running.trial.shape.workers:
-            running.kept = [*remaining, *joining]
-            return True
-        self.workers.give_back(joining)
-        return False
-
-    # ---- elastic trials
-
-    async def may_continue(self, running: RunningTrial, step: int) -> int:
-        """If a step of an elastic trial is a gate, wait until all ranks have reported this step, and decide whether the gang grows.
-
-        Returns:
-            The step of the next gate. `STOP` if the ranks must stop here, because the gang changes its size.
-        """
-        if not running.asks or step < running.gates.next_step:
-            return running.gates.next_step
-        answer = running.gates.answer(step)
-        self._update_gates(running)
-        return await asyncio.shield(answer)
-
-    def _update_gates(self, running: RunningTrial) -> None:
-        running.gates.update(lambda step: self._resize(running, step))
-
-    def _resize(self, running: RunningTrial, step: int) -> int:
-        """Decide whether a gang changes its size at a step that all ranks have reported. If it grows, reserve the additional workers.
-
-        Returns:
-            `STOP` if the gang changes its size. Otherwise the step of the next gate.
-        """
-        if running.replay:
-            running.yields = step >= running.replay[1].reported
-            return STOP if running.yields else running.replay[1].reported
-        checkpoint, left = running.progress.checkpoint, not self.all_started or bool(self._without_workers)
-        if checkpoint is None:
-            return running.gates.later(step, ASK_EVERY)
-        joining = self.workers.grow(running.trial.shape, running.workers, left, reserve=checkpoint.step == step)
-        if joining is None:
-            return running.gates.later(step, ASK_EVERY)
-        running.kept, running.yields = joining, bool(joining)
-        return STOP if joining else step + 1
-
-    # ---- the ranks
 
     def _lose_data(self, gang: Gang, prepared: dict[str, Any]) -> WorkerLost:
         """Make the next attempt request its data again, because the process that had prepared the data has died.
@@ -274,8 +213,7 @@ class TrialDriver:
     async def _run_on(self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
         size = len(gang.workers)
         attempt, kills = running.begin_attempt(size), self._kills_for_memory()
-        largest = self.workers.largest(running.trial.shape) if running.may_grow else size
-        running.asks = len(running.replay) > 1 if running.replay else size < largest
+        running.asks = self.elastic.may_change(running, size)
         if attempt > 1:
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self.files, _checkpoints, running.folder)
@@ -346,7 +284,7 @@ class TrialDriver:
             log.info("%s is closed, because it cannot run another trial: %s", worker.id, ended.broken)
         if ended.update is not None and self.record(running, assignment.attempt, ended.update, ended):
             running.update_rungs(together=bool(self.job.milestones))
-            self._update_gates(running)
+            self.elastic.update_gates(running)
         return ended
 
     def _outcome(

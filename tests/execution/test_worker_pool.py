@@ -361,16 +361,18 @@ def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
             fake.come_up(number)
         driver, running = driver_of(pool), elastic_trial()
         gang = await lease(pool, ELASTIC)
-        assert not driver._keep_workers(gang, running, Ended(0, State.COMPLETE)) and not running.kept
+        assert not driver.elastic.keep_workers(gang, running, Ended(0, State.COMPLETE)) and not running.kept
         lost = WorkerLost("killed")
         pool.lose(gang.workers[0], lost)
-        assert driver._keep_workers(gang, running, lost) and [one.number for one in running.kept] == [2, 3]
+        assert driver.elastic.keep_workers(gang, running, lost) and [one.number for one in running.kept] == [2, 3]
         running.kept = []
         pool.close(gang.workers[1])
-        assert driver._keep_workers(gang, running, lost) and [one.number for one in running.kept] == [3], "a closing worker is of no use"
+        assert driver.elastic.keep_workers(gang, running, lost) and [one.number for one in running.kept] == [3], (
+            "a closing worker is of no use"
+        )
         running.kept = []
         pool.lose(gang.workers[2], lost)
-        assert not driver._keep_workers(gang, running, lost) and not running.kept
+        assert not driver.elastic.keep_workers(gang, running, lost) and not running.kept
 
     play(scene, CPU=3.0)
 
@@ -386,10 +388,10 @@ def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
         joining = pool.grow(ELASTIC, gang.workers, left=False, reserve=True)
         assert joining is not None
         running.kept, running.yields = joining, True
-        assert driver._keep_workers(gang, running, Ended(0, State.PRUNED)) and running.kept == [*gang.workers, *joining]
+        assert driver.elastic.keep_workers(gang, running, Ended(0, State.PRUNED)) and running.kept == [*gang.workers, *joining]
         running.kept = joining
         pool.close(gang.workers[0])
-        assert not driver._keep_workers(gang, running, Ended(0, State.PRUNED)) and not running.kept and not running.may_grow
+        assert not driver.elastic.keep_workers(gang, running, Ended(0, State.PRUNED)) and not running.kept and not running.may_grow
         assert joining[0].phase is Phase.IDLE, "it was given back"
 
     play(scene, CPU=3.0)

@@ -1,0 +1,92 @@
+"""Change the number of workers of elastic trials: decide when a gang grows, and which workers a trial keeps for its next attempt."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sweeps.execution.allocation import Phase
+from sweeps.execution.gates import STOP
+from sweeps.execution.messages import Ended
+from sweeps.execution.pool_worker import Gang, WorkerLost
+from sweeps.execution.running_trial import RunningTrial
+from sweeps.execution.worker_pool import WorkerPool
+
+# The ranks of an elastic gang that cannot grow now ask again after about this many seconds.
+ASK_EVERY = 0.25
+
+
+class ElasticGangs:
+    """Changes the sizes of the gangs of elastic trials. For other trials, the methods do nothing.
+
+    Args:
+        workers: The workers.
+
+    Attributes:
+        all_started: Whether the sweep's driver has started all trials of the sweep. Only then may gangs grow.
+        without_workers: Ids of started trials that wait for data or for workers. While there are any, no gang grows.
+    """
+
+    def __init__(self, workers: WorkerPool):
+        self.workers = workers
+        self.all_started = False
+        self.without_workers: set[str] = set()
+
+    def may_change(self, running: RunningTrial, size: int) -> bool:
+        """Return whether a gang of this size may change its size at a report of this attempt."""
+        if running.replay:
+            return len(running.replay) > 1
+        return running.may_grow and size < self.workers.largest(running.trial.shape)
+
+    def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
+        """If an elastic trial can start its next attempt at once, keep its workers, and add the workers by which the gang grows.
+
+        This is so if the gang grows, or if workers were lost and those that remain are enough for the trial.
+
+        Returns:
+            True if workers were kept. False if the trial ends, or must wait for workers like any other trial.
+        """
+        joining, running.kept = running.kept, []
+        remaining = [worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY]
+        lost = isinstance(outcome, WorkerLost)
+        if joining and not lost and len(remaining) < len(gang.workers):  # For example, TensorFlow's workers cannot join another gang.
+            running.may_grow = False
+        resizes = lost or (bool(joining) and running.may_grow and running.yields)
+        if running.is_elastic and not running.replay and resizes and len(remaining) + len(joining) >= running.trial.shape.workers:
+            running.kept = [*remaining, *joining]
+            return True
+        self.workers.give_back(joining)
+        return False
+
+    async def may_continue(self, running: RunningTrial, step: int) -> int:
+        """If a step of an elastic trial is a gate, wait until all ranks have reported this step, and decide whether the gang grows.
+
+        Returns:
+            The step of the next gate. `STOP` if the ranks must stop here, because the gang changes its size.
+        """
+        if not running.asks or step < running.gates.next_step:
+            return running.gates.next_step
+        answer = running.gates.answer(step)
+        self.update_gates(running)
+        return await asyncio.shield(answer)
+
+    def update_gates(self, running: RunningTrial) -> None:
+        """Answer the ranks of an elastic trial that wait at a gate, if all ranks have come there."""
+        running.gates.update(lambda step: self._resize(running, step))
+
+    def _resize(self, running: RunningTrial, step: int) -> int:
+        """Decide whether a gang changes its size at a step that all ranks have reported. If it grows, reserve the additional workers.
+
+        Returns:
+            `STOP` if the gang changes its size. Otherwise the step of the next gate.
+        """
+        if running.replay:
+            running.yields = step >= running.replay[1].reported
+            return STOP if running.yields else running.replay[1].reported
+        checkpoint, left = running.progress.checkpoint, not self.all_started or bool(self.without_workers)
+        if checkpoint is None:
+            return running.gates.later(step, ASK_EVERY)
+        joining = self.workers.grow(running.trial.shape, running.workers, left, reserve=checkpoint.step == step)
+        if joining is None:
+            return running.gates.later(step, ASK_EVERY)
+        running.kept, running.yields = joining, bool(joining)
+        return STOP if joining else step + 1
