@@ -166,7 +166,7 @@ def shown_default(value: Any, fragment: Mapping[str, Any]) -> str:
     if value is None or value == ():
         return "`auto`" if "auto" in takes(fragment) else "none"
     if value == 0 and fragment.get("minimum", 0) > 0:  # 0 stands for "not given"
-        return "derived"
+        return "see meaning"
     return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`".replace('"', "")
 
 

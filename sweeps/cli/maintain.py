@@ -29,9 +29,9 @@ from sweeps.terminal import text
     "--max-disk",
     default=None,
     metavar="SIZE",
-    help="Size limit of all checkpoints, such as 10GB; checkpoints of the worst trials are deleted first.  [default: no limit]",
+    help="Size limit of all checkpoints together, such as 10GB; those of the worst trials are deleted first.  [default: no limit]",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be freed, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Print how much space would be freed, and delete nothing.")
 @options.root
 def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path) -> None:
     """Delete the checkpoints of SWEEP that are needed neither to resume the sweep nor to export the best trial."""

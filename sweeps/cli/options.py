@@ -29,7 +29,7 @@ def share(default: str) -> Callable[[F], F]:
     """Return a decorator that adds the options `--cpus` and `--gpus` to a verb that starts Ray.
 
     Args:
-        default: Description of the defaults.
+        default: Text in the help that says which CPUs or GPUs are used by default.
     """
 
     def decorate(command: F) -> F:
@@ -42,5 +42,5 @@ def share(default: str) -> Callable[[F], F]:
 
 
 edited_keys = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the space file before the check."
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of FILE, such as limits.max_trials=8."
 )

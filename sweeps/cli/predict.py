@@ -19,7 +19,11 @@ from sweeps.core.errors import InputError, Problem
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", default=None, help="CSV or Parquet file to write, a path or a URI.  [default: CSV on standard output]")
 @click.option(
-    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Number of Ray processes that predict a Parquet file."
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Number of processes that predict a Parquet file. With more than one, Ray runs them.",
 )
 @options.root
 def predict(bundle: Path, source: str, output: str | None, workers: int, root: Path) -> None:
@@ -47,29 +51,33 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     type=click.IntRange(1),
     default=10 * 2**20,
     show_default=True,
-    help="Size limit of a request in bytes; larger requests get 413.",
+    help="Size limit of a request in bytes; a larger request gets the status 413.",
 )
 @click.option(
-    "--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Row limit of a request; larger requests get 413."
+    "--max-rows",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Row limit of a request; a request with more rows gets the status 413.",
 )
 @click.option(
     "--receive-timeout",
     type=click.IntRange(1),
     default=30,
     show_default=True,
-    help="Seconds within which a request must arrive; slower requests get 408.",
+    help="Seconds within which a request must arrive; a slower request gets the status 408.",
 )
 @click.option(
-    "--max-connections", type=click.IntRange(1), default=None, help="Limit of open connections; further connections wait.  [default: 500]"
+    "--max-connections", type=click.IntRange(1), default=None, help="Limit of open connections; further clients wait.  [default: 500]"
 )
 @click.option("--allowed-hosts", default=None, metavar="HOST[,HOST]", help="Allowed values of the Host header.  [default: any]")
-@click.option("--token", default=None, help="Token that requests must have. `ps` shows the token, so prefer --token-file.")
+@click.option("--token", default=None, help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.")
 @click.option("--token-file", type=options.PATH, default=None, help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]")
 @click.option(
     "--replicas",
     type=click.IntRange(1),
     default=None,
-    help="Number of processes that answer requests, under Ray Serve.  [default: this process]",
+    help="Number of Ray Serve processes that answer requests.  [default: only this process, without Ray]",
 )
 @click.option("--address", default=None, help="Address of a Ray cluster for the replicas.  [default: start Ray on this machine]")
 @options.root

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 @main.command(short_help="Search a space and export the best trial.")
 @click.argument("file", type=options.PATH)
 @click.option("--dir", "root", type=options.PATH, default=None, help="Root folder of all sweeps.  [default: sweeps-runs]")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file, such as limits.max_trials=8.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of FILE, such as limits.max_trials=8.")
 @click.option(
     "--address", default=None, help="Address of a Ray cluster.  [default: the cluster of the Ray job, else start Ray on this machine]"
 )
-@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
+@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]")
 @click.option(
-    "--storage", default=None, metavar="URL", help="Database for the study, postgresql://...  [default: a journal in the sweep's folder]"
+    "--storage",
+    default=None,
+    metavar="URL",
+    help="Database of the study, postgresql://...  [default: a journal file in the sweep's folder]",
 )
 @options.share("those that no other sweep on this machine uses")
 @options.only_json
@@ -47,10 +50,12 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @click.argument("sweep")
 @click.argument("file", type=options.PATH, required=False)
 @click.option("--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit, such as limits.timeout=2h.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit of the sweep, such as limits.timeout=2h.")
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: the URI of the original run]")
-@click.option("--storage", default=None, metavar="URL", help="URL of the study's database with its password, which sweeps does not store.")
+@click.option(
+    "--storage", default=None, metavar="URL", help="URL of the study's database. Needed for a password, which sweeps does not store."
+)
 @options.share("the limit of the original run")
 @options.trust
 @options.only_json

@@ -35,7 +35,7 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 
 @main.command()
 @click.argument("sweep")
-@click.option("--trial", default=None, metavar="ID", help="Show this trial (or `best`): its configuration, curve and error.")
+@click.option("--trial", default=None, metavar="ID", help="Show one trial: its configuration, curve and error. `best` is the best trial.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show every trial, not only the best {SHOWN_TRIALS}.")
 @options.as_json
 @options.root
@@ -88,7 +88,7 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port to listen on; 0 picks a free port.")
 @click.option("--sweep", default=None, metavar="NAME", help="Print links to this sweep.  [default: the newest]")
-@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
+@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]")
 @click.option("--open", "open_browser", is_flag=True, help="Open the sweep's trials in a browser.")
 def ui(root: Path, host: str, port: int, sweep: str | None, tracking_uri: str | None, open_browser: bool) -> None:
     """Serve MLflow's UI for the sweeps of a root folder until Ctrl-C."""

@@ -107,13 +107,20 @@ def _parameter(fragment: Fragment) -> Schema:
 
 def _steps() -> Schema:
     """Return the schema of a step: its name, or a mapping of its name to parameters."""
-    columns = {"description": "Columns: numeric, categorical, all, a name, a pattern, or a list of these."}
+    columns = {"description": "Columns: `numeric`, `categorical`, `all`, a name, a pattern such as `pixel_*`, or a list of these."}
     properties: dict[str, Schema] = {kind: {} for kind in BRANCHING} | {"when": _ref("when")}
     for step, parameters in RAY_STEPS.items():
         own = {"columns": columns} | {name: _parameter(fragment) for name, fragment in parameters.items()}
         properties[step] = _any(_object(own), _ref("branch"), _NULL)
     mapping = _object(properties, patternProperties={REFERENCE: _ANY_OPTIONS}, minProperties=1, maxProperties=2)
-    return _any({"type": "string", "description": "A step of Ray Data, or module:attr.", "examples": sorted(RAY_STEPS)}, mapping)
+    return _any(
+        {
+            "type": "string",
+            "description": "Name of a preprocessor of Ray Data, or `module:attr` of a class of your own.",
+            "examples": sorted(RAY_STEPS),
+        },
+        mapping,
+    )
 
 
 def _section(model: type) -> Schema:
@@ -138,7 +145,7 @@ def model_properties(model: type) -> dict[str, Schema]:
 def _trackers() -> Schema:
     """Return the schema of the list of trackers: built-in names, references, and mappings of one name to its options."""
     options = {name: _section(registry.built_in("tracker", name).Options) for name in registry.names("tracker")}
-    reference = _REFERENCE | {"description": "module:attr of a class of your own"}
+    reference = _REFERENCE | {"description": "`module:attr` of a class of your own"}
     with_options = _object(options, patternProperties={REFERENCE: _ANY_OPTIONS}, minProperties=1, maxProperties=1)
     names = {"enum": [name for name, section in options.items() if not section["required"]]}
     return {"type": "array", "items": _any(names, reference, with_options)}
@@ -186,7 +193,7 @@ def _space() -> Schema:
     """Return the schema of `space`. The parameters of the named trainer are added by `_parameters_apply`."""
     scaling = {key: _parameter(fragment) for key, fragment in SCALING.items()}
     bounds = {"type": "array", "items": SCALING["num_workers"], "minItems": 2, "maxItems": 2}
-    text = "The smallest and the largest number of workers; the number may change during a trial."
+    text = "The smallest and the largest number of workers of a trial. The number may change while the trial runs."
     elastic = _object({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC])
     scaling["num_workers"] = _any(elastic, scaling["num_workers"])
     scaling["resources_per_worker"] = _parameter({**SCALING["resources_per_worker"], "additionalProperties": _parameter(AMOUNT)})
@@ -216,7 +223,7 @@ def _definitions() -> dict[str, Schema]:
             "type": "object",
             "minProperties": 1,
             "additionalProperties": _any(scalar, {"type": "array", "items": scalar, "minItems": 1}),
-            "description": "Earlier dimensions, and the values that they must have: a value, a list, or a comparison such as > 3.",
+            "description": "Earlier dimensions, and the values that they must have: a value, a list of values, or text such as `> 3`.",
         },
         "chain": _any(step, {"type": "array", "items": _any(step, _NULL)}),
     }

@@ -19,9 +19,11 @@ class Cmaes(Algorithm):
     package: ClassVar[str | None] = "cmaes"
 
     n_startup_trials: Annotated[AtLeast1, Field(description="number of complete trials before the distribution is adapted")] = 1
-    sigma0: Annotated[Number | None, Field(gt=0, description="initial standard deviation; a sixth of the range if None")] = None
+    sigma0: Annotated[
+        Number | None, Field(gt=0, description="initial standard deviation; by default a sixth of the smallest range of a dimension")
+    ] = None
     popsize: Annotated[
-        AtLeast2 | None, Field(description="number of trials in a generation; computed from the number of dimensions if None")
+        AtLeast2 | None, Field(description="number of trials in a generation; by default computed from the number of dimensions")
     ] = None
 
     def build(self, context: SamplerContext) -> ReseededSampler:

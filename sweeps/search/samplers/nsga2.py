@@ -20,10 +20,15 @@ class Nsga2(Algorithm):
 
     population_size: Annotated[AtLeast2, Field(description="number of complete trials in a generation")] = 50
     mutation_prob: Annotated[
-        Number | None, Field(ge=0, le=1, description="probability of mutating a value; 1 / (number of dimensions) if None")
+        Number | None,
+        Field(ge=0, le=1, description="probability that a value is drawn at random; by default 1 / (number of dimensions)"),
     ] = None
-    crossover_prob: Annotated[Number, Field(ge=0, le=1, description="probability that a trial has two parents")] = 0.9
-    swapping_prob: Annotated[Number, Field(ge=0, le=1, description="probability of taking a value from the second parent")] = 0.5
+    crossover_prob: Annotated[
+        Number, Field(ge=0, le=1, description="probability that a trial combines the values of two earlier trials, its parents")
+    ] = 0.9
+    swapping_prob: Annotated[
+        Number, Field(ge=0, le=1, description="if there are two parents, probability that a value comes from the second one")
+    ] = 0.5
 
     def build(self, context: SamplerContext) -> ReseededSampler:
         """Build Optuna's sampler."""

@@ -18,8 +18,8 @@ class Qmc(Algorithm):
 
     several_objectives: ClassVar[bool] = True
 
-    qmc_type: Annotated[Literal["sobol", "halton"], Field(description="name of the sequence")] = "sobol"
-    scramble: Annotated[StrictBool, Field(description="whether to randomize the sequence with the seed of the sweep")] = True
+    qmc_type: Annotated[Literal["sobol", "halton"], Field(description="the low-discrepancy sequence")] = "sobol"
+    scramble: Annotated[StrictBool, Field(description="whether the seed of the sweep randomizes the sequence")] = True
 
     def build(self, context: SamplerContext) -> ReseededSampler:
         """Build Optuna's sampler."""

@@ -21,8 +21,11 @@ class Asha(Scheduler):
     stops: ClassVar[bool] = True
 
     max_t: Annotated[AtLeast1, Field(description="the step at which a trial ends")]
-    grace_period: Annotated[AtLeast1, Field(description="the first rung; no trial is stopped before it")] = 1
-    reduction_factor: Annotated[AtLeast2, Field(description="ratio of consecutive rungs; one of this many trials passes a rung")] = 3
+    grace_period: Annotated[AtLeast1, Field(description="step of the first rung; no trial is stopped before this step")] = 1
+    reduction_factor: Annotated[
+        AtLeast2,
+        Field(description="with 3, each rung is at 3 times the step of the previous one, and the best third of the trials passes it"),
+    ] = 3
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         """Return the rungs below `max_t`. The first is `grace_period`; each later one is `reduction_factor` times the previous rung."""

@@ -25,8 +25,12 @@ class Median(Scheduler):
     stops: ClassVar[bool] = True
 
     max_t: Annotated[AtLeast1 | None, Field(description="the step at which a trial ends")] = None
-    grace_period: Annotated[AtLeast1, Field(description="the step from which trials are compared at every step")] = 1
-    min_trials: Annotated[AtLeast1, Field(description="number of other trials that must reach a step before a trial can stop there")] = 5
+    grace_period: Annotated[
+        AtLeast1, Field(description="first step at which trials are compared; after it, they are compared at every step")
+    ] = 1
+    min_trials: Annotated[
+        AtLeast1, Field(description="number of other trials that must reach a step before a trial can be stopped at this step")
+    ] = 5
 
     def rungs(self, bracket: int = 0) -> range:
         """Return every step from `grace_period` on, but before `max_t`."""
