@@ -20,7 +20,7 @@ def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
     """Return which prepared data a worker keeps in its cache when a trial starts.
 
     Args:
-        kept: (key, bytes) of each data in the cache, with the most recently used data last. The result has the same form.
+        kept: (key, bytes) of all prepared data in the cache, with the most recently used last. The result has the same form.
         key: Key of the data of the trial that starts. This data is always kept.
         size: Size of this data in bytes.
         room: Size that all kept data may have together, in bytes. The least recently used data is dropped first.
@@ -39,8 +39,8 @@ def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
 def room_of(cluster: Mapping[str, float], shape: Shape) -> float:
     """Return how many bytes of cached data each worker of a gang may keep.
 
-    The workers of a gang together may fill the fraction `SHARE` of the gang's part of the cluster's memory. A gang that has 1/4 of the
-    cluster's CPUs and 1/2 of its GPUs has the larger part, 1/2 of the memory.
+    The workers of a gang together may fill the fraction `SHARE` of the gang's part of the cluster's memory. This part is the larger of two
+    fractions: a gang with 1/4 of the cluster's CPUs and 1/2 of its GPUs has 1/2 of the memory.
 
     Args:
         cluster: Name and amount of each resource of the cluster; `memory` is in bytes.

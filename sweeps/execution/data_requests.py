@@ -49,7 +49,7 @@ class Fits:
         spawn: Runs a coroutine in the background.
 
     Attributes:
-        refused: Future of the error if a new process of the data actor could not read the same data again.
+        refused: Future that gets an InputError if a new process of the data actor cannot read the same data again.
     """
 
     def __init__(self, workers: WorkerPool, spawn: Background):

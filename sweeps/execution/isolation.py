@@ -131,7 +131,7 @@ def _thread_pools(threadpoolctl: Any, modules: int) -> Any:
 
     Args:
         threadpoolctl: The module.
-        modules: Number of imported modules. The search takes milliseconds, so the result is cached until this number changes.
+        modules: Number of imported modules. To find the libraries takes milliseconds, so the result is cached until this number changes.
     """
     return threadpoolctl.ThreadpoolController().lib_controllers
 
@@ -517,7 +517,7 @@ def _put_back_loggers(before: dict[str, _Logger]) -> None:
 
 
 def _installed(module: str) -> bool:
-    """Return whether a module belongs to an installed package. Modules that are not imported do not."""
+    """Return whether a module is imported and belongs to an installed package."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return "site-packages" in file or "dist-packages" in file
 
@@ -555,7 +555,7 @@ def group_of_one(gpu: bool) -> frozenset[Any]:
 def destroy_groups(own: frozenset[Any]) -> None:
     """Destroy the process groups of `torch.distributed` that loops have created.
 
-    Call this function only after every rank has ended the trial. Otherwise it would fail a peer that is still creating the same group.
+    Call this function only after every rank has ended the trial. Otherwise, a peer that is still creating the same group gets an error.
 
     Args:
         own: Process groups that the backend has created to connect the gang. They stay.

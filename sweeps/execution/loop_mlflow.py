@@ -180,7 +180,10 @@ class TrialRun:
         return utils.get_tracking_uri() == self.uri and fluent._active_experiment_id in (None, self.experiment)
 
     def forget_outer_run(self) -> None:
-        """Remove `MLFLOW_RUN_ID` if it was set before the trial. It then names a run of the process that started the sweep."""
+        """Remove the environment variable `MLFLOW_RUN_ID` if it has its value from before the trial.
+
+        In this case, the variable names a run of the process that started the sweep, and not the trial's run.
+        """
         if self._given[1] is not None and os.environ.get(RUN_ID) == self._given[1]:
             del os.environ[RUN_ID]
 
@@ -211,9 +214,9 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call without the parameters for which the run already has another value.
+        """Return the arguments of a call, in which no parameter has another value than the run has already.
 
-        MLflow would reject the whole call if it contained such a parameter.
+        MLflow would reject the whole call if a parameter had another value.
         """
         params = [given["param"]] if "param" in given else given.get("params") or ()
         if not params or self.mirror is not None:
@@ -363,7 +366,7 @@ def _attach(fluent: Any) -> None:
 
     @functools.wraps(start)
     def start_run(*args: Any, **kwargs: Any) -> Any:
-        """Replace MLflow's `start_run`. It returns the trial's run. With `nested`, it starts a child of the trial's run."""
+        """Replacement of MLflow's `start_run`. It makes the trial's run active. With `nested`, it starts a child of the trial's run."""
         given, run = dict(signature.bind(*args, **kwargs).arguments), _current_run
         if run is not None:
             run.forget_outer_run()

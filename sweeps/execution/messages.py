@@ -294,13 +294,13 @@ class Usage:
         total: All resources of the cluster.
         busy: Resources that trials and fits hold.
         warm: Resources that idle workers and closing workers hold.
-        fits: Number of preprocessing chains that were fitted.
+        fits: Number of fits of preprocessing chains that succeeded.
         stages: Maps the id of each active trial to its stage, and to the step at which the trial waits for a decision (None if the trial
             does not wait).
-        worker_seconds: Maps the id of each active trial to the sum of the seconds of its workers.
+        worker_seconds: Maps the id of each active trial to the sum of the seconds over its workers: ten seconds on two workers are 20.
         silent: Maps the id of an active trial to a text about the ranks that have not reported for a long time. Trials without such ranks
             have no entry.
-        missing: Maps the ids of trials that do not fit on the cluster to a text that says for what they wait, and since when.
+        missing: Maps the id of each trial that does not fit on the cluster to a text that says for which nodes it waits, and since when.
     """
 
     total: dict[str, float]

@@ -14,6 +14,10 @@ QUOTED = 100
 def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     """Return the metrics without nested dicts. The name of a nested metric is the path of its keys, joined by dots.
 
+    Args:
+        metrics: Metrics, which may be in nested dicts.
+        prefix: Text before each name in the result.
+
     >>> flatten({"a": {"b": 1}})
     {'a.b': 1}
     """
@@ -35,10 +39,10 @@ def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | None:
-    """Return the first objective whose value is infinitely good; None if there is no such objective.
+    """Return the first objective whose value is infinite, so that no other trial could beat it; None if there is no such objective.
 
     Args:
-        metrics: Maps names to reported values.
+        metrics: Maps the names of metrics to reported values.
         goals: Maps each objective's metric to "minimize" or "maximize".
 
     >>> unbeatable({"loss": float("-inf")}, {"loss": "minimize"})
@@ -51,7 +55,7 @@ def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | 
 
 
 def quote(value: Any) -> str:
-    """Format a value for an error message, cut to `QUOTED` characters."""
+    """Return the `repr` of a value for an error message, cut to `QUOTED` characters."""
     try:
         text = repr(value)
     except Exception as e:  # Python refuses to print integers of more than 4,300 digits, and a user's `__repr__` may raise.

@@ -45,8 +45,8 @@ class Worker:
         number: Number of the worker: 1 for the first worker that the pool started.
         resources: Name and amount of each resource that the worker holds.
         node: Id of the worker's node.
-        phase: Phase of the worker.
-        idle_since: When the worker last became idle, by the monotonic clock.
+        phase: IDLE, BUSY or CLOSING; see `Phase`.
+        idle_since: Time at which the worker last became idle, by the monotonic clock.
         used: Number that tells which of two workers was used more recently: the one with the larger number.
         cached: (key, bytes) of the data that the worker caches, with the most recently used data last.
         gang: Gang that the worker belongs to; None if it belongs to no gang.
@@ -54,7 +54,7 @@ class Worker:
         info: Description that the worker sent when it had started; None before the worker has started.
         lost: Exception that says why the process has ended; None while the process is alive.
         up: Future of `info`. If the process ends before the worker has started, the future raises the exception `lost`.
-        gone: Set when the process has ended.
+        gone: Event that is set when the process has ended.
         heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first heartbeat.
         calls: Calls that the worker has not received yet: number, method and arguments.
         answers: Maps the number of each call that has not returned to the future of its end.
@@ -77,7 +77,7 @@ class Worker:
         self._count = itertools.count()
 
     def state(self) -> WorkerState:
-        """Return the state that `allocation.decide` needs."""
+        """Return the worker's state in the form that `allocation.decide` takes."""
         keys = frozenset(key.partition("|")[0] for key, _ in self.cached)
         gang, rank = (self.gang.id, self.gang.workers.index(self)) if self.gang is not None else (None, 0)
         return WorkerState(self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank)
@@ -117,7 +117,7 @@ class Gang:
     Attributes:
         id: Id of the gang.
         workers: The workers, in the order of ranks.
-        ranks: Ranks of each worker, in the order of `workers`.
+        ranks: World rank, local rank and node rank of each worker, in the order of `workers`.
         connected: Whether the backend has connected the workers.
         broken: True if the gang must be disbanded before its workers run another trial.
         disbanding: Task that disbands the gang; None before the gang is disbanded.

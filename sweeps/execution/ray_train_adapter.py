@@ -248,9 +248,9 @@ class TuneSession:
 
 
 class Shard(DataIteratorImpl):
-    """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory and is not executed again.
+    """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory.
 
-    Ray's own class would execute the dataset again. This would start an actor for the cluster's autoscaling.
+    Ray's own class would execute the dataset again, and start an actor for the cluster's autoscaling.
     """
 
     def materialize(self):
@@ -335,7 +335,7 @@ def set_ranks(ranks: Ranks | None) -> None:
 
 @contextlib.contextmanager
 def in_place(session: Session) -> Iterator[None]:
-    """Within the block, the functions of `ray.train`, `ray.tune` and `ray.air.session` in this process use `session`."""
+    """Within the block, the functions of `ray.train`, `ray.tune` and `ray.air.session` in this process call `session`."""
     utils = Utils(session.ranks, session)
     set_train_fn_utils(utils)
     place: Any = first_version

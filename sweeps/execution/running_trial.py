@@ -124,9 +124,9 @@ class RunningTrial:
         return seconds
 
     def overdue(self, limit: float, workers: int, now: float) -> list[Silence]:
-        """Return a notice for each rank that has not reported for longer than a limit, in the order of ranks.
+        """Return a notice for each rank that has not reported for longer than `limit` seconds, in the order of ranks.
 
-        The result is empty while the trial waits for the driver's decision.
+        The result is empty while the trial waits for the driver's decision, because ranks do not report then.
 
         Args:
             limit: `limits.report_timeout`, in seconds.
@@ -203,9 +203,9 @@ class RunningTrial:
 
         Args:
             state: State of the trial.
-            error: Error text of a failed trial.
-            refused: Key of the space file and the problem with its value, if this problem made the trial fail.
-            final: Metrics of the finished model.
+            error: Error text of a failed trial; else None.
+            refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
+            final: Metrics of the finished model; None if there are none.
         """
         self.progress.finish(state, error, refused, final)
         self.changed.set()

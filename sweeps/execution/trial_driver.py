@@ -142,7 +142,7 @@ class TrialDriver:
         return True
 
     def delete_unneeded(self, running: RunningTrial) -> None:
-        """Delete the checkpoints of a trial that are no longer needed, in a background thread."""
+        """Delete those checkpoints of a trial that are no longer needed. A background thread deletes the files."""
         for path in running.progress.drop():
             self.files.submit(delete_checkpoint, Path(path))
 

@@ -129,7 +129,7 @@ class WorkerPool:
             again: Whether an earlier attempt of the trial has failed. Such trials are served first.
 
         Raises:
-            CannotStart: The cluster is too small for the shape.
+            CannotStart: The cluster is too small for the shape. On a cluster that may get new nodes, only after `FITS_WITHIN` seconds.
         """
         workers: list[Worker] = await self._wait_for(Request(next(self._count), shape.total, shape, key, again=again))
         return workers
@@ -443,10 +443,7 @@ class WorkerPool:
             worker.up.set_result(worker.info)
 
     async def _make_room(self, starting: Worker) -> None:
-        """Until a worker has started, close an idle worker of its node every `PLACED_WITHIN` seconds.
-
-        Do this only while a trial waits for the worker.
-        """
+        """If a worker for which a trial waits does not start, close one idle worker of its node every `PLACED_WITHIN` seconds."""
         while not starting.up.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(starting.up), PLACED_WITHIN)
