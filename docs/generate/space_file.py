@@ -79,8 +79,8 @@ PURPOSE = {
     "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a trial.",
     "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray sets it up.",
     "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
-    "checkpoints": "The rules for which checkpoints are kept.",
-    "space": "The dimensions to tune, and constants: preprocessor, scaling and parameters.",
+    "checkpoints": "The rules that decide which checkpoints of ended trials are kept.",
+    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), and the trainer's parameters (`params`).",
 }
 
 

@@ -32,7 +32,12 @@ class ElasticGangs:
         self.without_workers: set[str] = set()
 
     def may_change(self, running: RunningTrial, size: int) -> bool:
-        """Return whether a gang of this size may change its size at a report of this attempt."""
+        """Return whether the gang of the trial may change its size during this attempt.
+
+        Args:
+            running: The trial.
+            size: Number of workers of the gang at the start of the attempt.
+        """
         if running.replay:
             return len(running.replay) > 1
         return running.may_grow and size < self.workers.largest(running.trial.shape)
@@ -58,7 +63,9 @@ class ElasticGangs:
         return False
 
     async def may_continue(self, running: RunningTrial, step: int) -> int:
-        """If a step of an elastic trial is a gate, wait until all ranks have reported this step, and decide whether the gang grows.
+        """If a step is a gate of an elastic trial, wait until all ranks have reported it, and decide whether the gang changes its size.
+
+        If the step is no gate, return at once.
 
         Returns:
             The step of the next gate. `STOP` if the ranks must stop here, because the gang changes its size.
@@ -70,7 +77,7 @@ class ElasticGangs:
         return await asyncio.shield(answer)
 
     def update_gates(self, running: RunningTrial) -> None:
-        """Answer the ranks of an elastic trial that wait at a gate, if all ranks have come there."""
+        """If all ranks of an elastic trial have reached a gate, decide whether the gang changes its size, and answer the ranks."""
         running.gates.update(lambda step: self._resize(running, step))
 
     def _resize(self, running: RunningTrial, step: int) -> int:

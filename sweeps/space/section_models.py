@@ -269,12 +269,12 @@ class Limits:
     """The budget of a sweep, and the conditions that end the sweep early.
 
     Attributes:
-        max_trials: Number of trials over all grid cells, without repeats. If only grids are tuned, the default is the number of cells. With
-            `pbt`, the default is the population. Otherwise the key is required.
+        max_trials: Number of trials in all grid cells together; repeats do not count. If only grids are tuned, the default is the number of
+            cells. With `pbt`, the default is `scheduler.population`. Otherwise the key is required.
         timeout: Longest time of the whole sweep, including its start. When the time is over, running trials are stopped and become PRUNED.
-        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many trials of the smallest shape as fit on the
-            machine at the same time.
-        max_failures: Largest number of retries of one trial.
+        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many as fit on the machine at the same time. If
+            `space.scaling` is tuned, these are trials that need the fewest resources.
+        max_failures: How many times a trial may be retried after a failure.
         retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was lost), and names of exception classes
             that the loop raises.
         trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
@@ -283,7 +283,7 @@ class Limits:
             suspended. The trial continues on another worker. `max_failures` does not count this loss.
         max_gpu_hours: Largest number of GPU hours of all trials together. When these hours are used up, running trials are stopped and
             become PRUNED.
-        target: Value of the objective at which the sweep ends. A complete trial must reach this value or a better one.
+        target: Stop the sweep when a trial is COMPLETE and its value of the objective is this value or a better one.
         patience: Stop the sweep after this many consecutive COMPLETE and PRUNED trials without a new best COMPLETE trial.
         max_failures_in_a_row: Stop the sweep after this many consecutive failed trials.
     """
@@ -307,7 +307,7 @@ class Checkpoints:
     """The checkpoints that ended trials keep; see `sweeps.checkpoints.retention`.
 
     Attributes:
-        per_trial: Number of checkpoints that a trial keeps: the trial's best checkpoint, and its latest checkpoints.
+        per_trial: Number of checkpoints that a trial keeps: its best checkpoint, and for the rest its latest ones.
         top: Number of trials that keep checkpoints, starting with the best trial. By default all trials keep checkpoints.
         max_disk: Largest disk space of all checkpoints together, such as `500MB` or `10GB`. The checkpoints of the worst trials are deleted
             first.

@@ -41,7 +41,7 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
     "Categorizer": {"dtypes": _optional("object", "Type of each column: {column: type}."), **_OUTPUT_COLUMNS},
     "Concatenator": {
         "dtype": _optional(None, "NumPy type of the new column, such as float32."),
-        "flatten": _optional("boolean", "Whether arrays in columns are flattened first.", False),
+        "flatten": _optional("boolean", "Whether columns of arrays are flattened before they are joined.", False),
         "output_column_name": _optional("string", "Name of the new column.", "concat_out"),
         "raise_if_missing": _optional("boolean", "Whether a missing column is an error.", False),
     },
@@ -65,14 +65,19 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
     "MultiHotEncoder": {"max_categories": _MAX_CATEGORIES, **_OUTPUT_COLUMNS},
     "Normalizer": {"norm": _optional(None, "Norm that becomes 1 in every row.", "l2", enum=["l1", "l2", "max"]), **_OUTPUT_COLUMNS},
     "OneHotEncoder": {"max_categories": _MAX_CATEGORIES, **_OUTPUT_COLUMNS},
-    "OrdinalEncoder": {"encode_lists": _optional("boolean", "Whether the items of lists are encoded one by one.", True), **_OUTPUT_COLUMNS},
+    "OrdinalEncoder": {
+        "encode_lists": _optional("boolean", "True to encode each item of a list, false to encode a whole list as one category.", True),
+        **_OUTPUT_COLUMNS,
+    },
     "PowerTransformer": {
         "method": _optional(None, "The transformation.", "yeo-johnson", enum=["yeo-johnson", "box-cox"]),
         "power": {"type": "number", "description": "Parameter of the transformation, often named lambda."},
         **_OUTPUT_COLUMNS,
     },
     "RobustScaler": {
-        "quantile_precision": _optional("integer", "Precision of the quantile estimate.", 800, minimum=1),
+        "quantile_precision": _optional(
+            "integer", "Precision with which the quantiles are estimated: the larger, the more precise.", 800, minimum=1
+        ),
         "quantile_range": _optional("array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75]),
         **_OUTPUT_COLUMNS,
     },

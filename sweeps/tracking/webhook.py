@@ -38,9 +38,9 @@ class WebhookTracker:
         """Options in the space file.
 
         Attributes:
-            url: Where to post. `$NAME` is replaced by the value of the environment variable NAME, so that the space file need not contain a
-                secret.
-            timeout: Seconds to wait for the server.
+            url: The URL to which the summary is posted. `$NAME` is replaced by the value of the environment variable NAME, so that the
+                space file need not contain a secret.
+            timeout: Number of seconds to wait for the server's answer.
         """
 
         url: Annotated[StrictStr, Field(min_length=1), AfterValidator(_url)]
