@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import ray
+from ray.air.execution.resources import ResourceRequest
+from ray.tune.execution import tune_controller
 
 import sweeps
 from sweeps.core.trial import State
+from sweeps.execution import tune_trials
 from tests.commands import space_of
 from tests.execution.driving import Driving, job, trial
+
+
+def test_tune_asks_the_pool_directly():
+    calls = []
+    pool = SimpleNamespace(step=SimpleNamespace(options=lambda **how: SimpleNamespace(remote=lambda trial: calls.append((trial, how)))))
+    original = tune_controller.PlacementGroupResourceManager
+    with tune_trials.run_in(pool):
+        manager = tune_controller.PlacementGroupResourceManager()
+    assert tune_controller.PlacementGroupResourceManager is original
+    request = ResourceRequest([{"CPU": 1}])
+    assert manager.has_resources_ready(request), "Tune waits for no resources, because the pool allocates them"
+    (actor,) = manager.acquire_resources(request).annotate_remote_entities([tune_trials.Trainable])
+    handle = actor.remote(config={"trial": "0003"}, storage=None)
+    handle.train.remote()
+    assert calls == [("0003", {"max_task_retries": -1})]
+    assert callable(handle.stop.remote) and callable(getattr(handle, "__ray_ready__").remote)  # noqa: B009 - The name is no attribute here.
 
 
 @pytest.mark.integration
