@@ -467,15 +467,17 @@ class WorkerPool:
         If the connection to a worker on another node has ended, Ray does not know at first whether the process or its node was lost. This
         method then waits until Ray knows, for up to `FATE_WITHIN` seconds.
         """
-        give_up = time.monotonic() + FATE_WITHIN
-        while worker.node != self._here and isinstance(error, ActorUnavailableError) and time.monotonic() < give_up:
-            await asyncio.sleep(LOOK_EVERY)
-            try:
-                await _result(worker.actor.execute.remote(os.getpid))
-            except RayError as e:
-                error = e
-            else:
-                break  # The process is alive. Only the connection had ended.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FATE_WITHIN):
+                while worker.node != self._here and isinstance(error, ActorUnavailableError):
+                    await asyncio.sleep(LOOK_EVERY)
+                    try:
+                        await self.until_lost(worker, worker.actor.execute.remote(os.getpid))
+                        break  # The process is alive. Only the connection had ended.
+                    except WorkerLost as lost:
+                        return lost
+                    except RayError as e:
+                        error = e
         self.update_nodes(await asyncio.get_running_loop().run_in_executor(None, ray.nodes))
         why = describe(error)
         return WorkerLost(why, blameless=why == exit_causes.NODE_LOST or (worker.info is not None and worker.info.node not in self.nodes))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.core.resources import Shape, fits
+from sweeps.core.resources import Shape, fits, lacking
 from sweeps.execution.allocation import (
     Close,
     Cluster,
@@ -349,3 +349,18 @@ def test_a_trial_that_started_before_comes_before_all_that_have_not(again):
     assert [r.again for r in queue] == sorted(again, reverse=True)
     for group in (True, False):
         assert [r.id for r in queue if r.again is group] == [n for n, s in enumerate(again) if s is group], "first come, first served"
+
+
+@settings(max_examples=300)
+@given(
+    nodes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=3),
+    workers=st.integers(1, 4),
+    cpu=st.sampled_from([0.5, 1.0, 2.0]),
+    gpu=st.sampled_from([0.0, 0.3, 0.5, 0.6, 1.0, 2.0]),
+)
+def test_a_trial_that_does_not_fit_lacks_something(nodes, workers, cpu, gpu):
+    cluster = {str(i): {"CPU": float(cpus), "GPU": float(gpus)} for i, (cpus, gpus) in enumerate(nodes)}
+    total = {name: sum(node[name] for node in cluster.values()) for name in ("CPU", "GPU")}
+    waits = decide(Cluster(cluster, []), [wanted := request(0, workers, cpu, gpu)])
+    too_large = isinstance(waits, Wait) and wanted in waits.too_large
+    assert too_large is (lacking(wanted.shape, total, list(cluster.values())) is not None)
