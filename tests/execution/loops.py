@@ -218,13 +218,19 @@ def keeps(config):
 
 
 def reads_late(config):
-    """Read the data only when the file `go` exists, and report the number of rows."""
+    """Wait for the file `go`, then report the number of rows. The first attempt raises what Ray raises if the owner of the data has died.
+
+    Ray itself would raise it or not, depending on where it has put the rows.
+    """
+    import ray.exceptions
     import ray.train
 
     folder = Path(config["folder"])
     (folder / "begun").touch()
-    while not (folder / "go").exists():
-        time.sleep(0.01)
+    wait_for(folder / "go")
+    if not (folder / "raised").exists():
+        (folder / "raised").touch()
+        raise ray.exceptions.OwnerDiedError("00ff", None, "")
     rows = sum(len(batch["y"]) for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=64))
     ray.train.report({"loss": float(rows)})
 
