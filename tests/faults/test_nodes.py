@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(300)]
 
 LOOP = """\
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
