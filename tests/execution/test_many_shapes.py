@@ -22,7 +22,7 @@ EACH = 0.5
 
 def mixed(number: int) -> Trial:
     """Return a trial with 1, 2 or 3 workers, and one of two seeds."""
-    one = trial(number, {"loop": "torch_loop"}, 1 + number % 3, "torch", seed=number // 3 % 2)
+    one = trial(number, {"loop": "torch_loop", "lr": 0.05}, 1 + number % 3, "torch", seed=number // 3 % 2)
     return replace(one, shape=Shape(one.shape.workers, (("CPU", EACH),), "torch"))
 
 
