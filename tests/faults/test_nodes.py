@@ -122,14 +122,15 @@ def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(three_no
     victims = {trial for trial, _, node, _ in marks(tmp_path, "at") if node == lost}
     assert victims, "the node that is removed runs a trial"
     cluster.remove_node(others[1], allow_graceful=False)
+    started = set(marks(tmp_path, "from"))
     for trial, rank, node, pid in marks(tmp_path, "at"):
-        if node == lost:
+        if trial in victims:
             (tmp_path / f"at-{trial}-{rank}-{node}-{pid}").unlink()
     folder = next((tmp_path / "runs").glob("nodes-*"))
     wait_until(lambda: victims <= shown(folder)["stages"].keys(), 60, "the lost trials to wait")
     for trial, *_ in marks(tmp_path, "at"):
         (tmp_path / f"pass-{trial}").touch()
-    wait_until(lambda: victims <= {trial for trial, *_ in marks(tmp_path, "at")}, 60, "the lost trials to run before new ones")
+    wait_until(lambda: victims <= {trial for trial, *_ in set(marks(tmp_path, "from")) - started}, 60, "the lost trials to run first")
     cluster.add_node(num_cpus=4)
     wait_until(lambda: ranks_held() >= 7, 60, "the new node to be busy too")
     (tmp_path / "hold").unlink()
