@@ -41,10 +41,10 @@ def reports_all(config: Mapping[str, Any]) -> bool:
 
 
 def require_task(task: str | None) -> str:
-    """Return the label's task.
+    """Return the task unchanged. Raise an error if there is no task because the data has no label.
 
     Raises:
-        ValueError: The data has no label.
+        ValueError: The task is None.
     """
     if task is None:
         raise ValueError("data.label is missing: this trainer needs a column to predict")

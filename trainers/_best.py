@@ -21,7 +21,7 @@ class Best:
         cur: The trial.
         whole: True if XGBoost cannot cut the model of an earlier round out of the booster. The model of the best round is then kept in
             memory.
-        check: The rows for which each checkpoint records predictions, or None.
+        check: Rows for which each checkpoint records predictions, so that a bundle can be checked against them. None to record none.
         columns: Names and types of the columns, which saved models contain.
 
     Attributes:
@@ -78,9 +78,9 @@ class Best:
         named(model, Columns())
 
     def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
-        """Predict the check rows with the best model, as it is in memory.
+        """Predict the check rows with the model of the best round as it is in memory, not as it is in a file.
 
-        The prediction is made on a CPU, because a bundle predicts on a CPU, too.
+        The prediction is made on a CPU, because a bundle also predicts on a CPU.
 
         Args:
             booster: The booster after its last round.

@@ -79,13 +79,13 @@ class RequestedMetrics:
         return {k: v for k, v in measured_values.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
 
     def require(self, measured_values: Iterable[str]) -> None:
-        """Raise an error if XGBoost reports a metric under another name.
+        """Raise an error if XGBoost does not report a metric that an objective or a constraint names.
 
         Args:
             measured_values: Names of the metrics that XGBoost reports.
 
         Raises:
-            ValueError: XGBoost does not report a requested metric under this name. The message suggests the most similar name.
+            ValueError: XGBoost does not report one of `names`. The message suggests the most similar name that XGBoost reports.
         """
         for name in self.names:
             require_metric(name, measured_values)

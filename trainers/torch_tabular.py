@@ -401,7 +401,13 @@ def _moments(y: torch.Tensor, world: int) -> dict[str, float]:
 
 
 def _mean(total: torch.Tensor, count: int, world: int) -> float:
-    """Return the mean over the rows of all ranks: the sum of all totals divided by the sum of all counts."""
+    """Return the mean over the rows of all ranks: the sum of the ranks' totals divided by the sum of their counts.
+
+    Args:
+        total: Sum over this rank's rows.
+        count: Number of this rank's rows.
+        world: Number of ranks.
+    """
     total_and_count = torch.stack([total, torch.full_like(total, count)])
     if world > 1:
         torch.distributed.all_reduce(total_and_count)

@@ -1,4 +1,7 @@
-"""Nodes of a YAML file with their line and column, and the value of a plain scalar."""
+"""Nodes of a parsed YAML file, each with its line and column.
+
+The function `scalar` determines the value of an unquoted scalar by the rules of YAML 1.2.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ _WORDS: dict[str, bool | float | None] = {
 
 
 class Mark(NamedTuple):
-    """A place in a space file or an override.
+    """A place in a space file; for a `--set` override, only the text of the override.
 
     Attributes:
-        source: The file as the user named it, or `--set key=value`.
-        line: Line, from 1; 0 for an override.
-        column: Column, from 1.
+        source: The file as the user named it, or the override as `--set key=value`.
+        line: Line, where the first line has number 1; 0 for an override.
+        column: Column, where the first column has number 1; 0 for an override.
     """
 
     source: str
@@ -39,7 +42,7 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Node:
-    """A value of the file, with its place.
+    """A value in a space file or an override, with its place.
 
     Attributes:
         value: None, bool, int, float or str; a list of nodes; or a dict whose values are nodes and whose keys are plain values.
@@ -64,7 +67,7 @@ class Node:
         return isinstance(self.value, list)
 
     def plain(self) -> Any:
-        """Return the value without places, built from scalars, lists and dicts."""
+        """Return the value as plain Python data, in which no part is a `Node`: a scalar, or nested lists and dicts."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -130,9 +133,9 @@ def scalar_hint(text: Any, boolean: bool = False) -> str:
 def places(root: Node, source: str) -> dict[str, str]:
     """Return the place of every value of a file as `file:line:column`, by the value's dotted path, such as `search.initial_points.0`.
 
-    Paths leave out `space.`, as the names of dimensions do. The sections under `space:` are listed with this prefix, too. The place of a
-    mapping is the place of its key, if it has one. Any other value has the place where the value begins. The path "" stands for the
-    beginning of the file.
+    Paths leave out `space.`, as the names of dimensions do: the path of `space.params.lr` is `params.lr`. Only the sections themselves,
+    such as `params`, are also listed with the prefix, as `space.params`. A mapping under a key has the place of the key. Any other value
+    has the place where the value begins. The path "" stands for the beginning of the file.
     """
     by_path = {"": str(Mark(source, 1, 1))}
 

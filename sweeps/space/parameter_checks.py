@@ -44,7 +44,8 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
     Args:
         fragment: JSON Schema of the parameter, or of another key of the space file.
         node: The value in the space file.
-        tunable: True if the parameter may have a domain. If the value is a list, the message then suggests to write the list as a `choice`.
+        tunable: True if the parameter may have a domain. If the value is a list, the message then suggests a `choice`
+            of the items of the list.
     """
     types, hint = types_of(fragment), ""
     if tunable and node.is_list:
@@ -57,7 +58,7 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
 
 
 def to_try_each(node: Node) -> str:
-    """Return a hint that suggests a `choice`, for a list in place of a single value. Return "" if the node is no list or an empty one."""
+    """Return a hint to write a list as a `choice`. Return "" if the node is not a list, or is an empty list."""
     return f"; to try each value, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
 
 
@@ -68,7 +69,10 @@ def _domain_of(node: Node) -> str | None:
 
 
 def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
-    """Return the rule for a parameter, such as "must be at least 0", if a domain of numbers has values that break it; otherwise None."""
+    """Check that a parameter may have every value of a domain of numbers.
+
+    Return the broken rule, such as "must be at least 0". Return None if the parameter may have every value of the domain.
+    """
     names = types_of(fragment)
     rule = f"must be {rule_of(fragment)}"
     if "enum" in fragment:

@@ -169,8 +169,8 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
     """Return the message about a word that is not one of the valid words.
 
     Args:
-        place: Dotted key of the word, such as `objective.goal`. Names in other tools are looked up for this key in
-            `synonyms.SUGGESTIONS`.
+        place: Dotted key of the word, such as `objective.goal`. If `synonyms.SUGGESTIONS` has an entry for this key, and the user wrote
+            the name that another tool uses, the message suggests the name that sweeps uses.
         node: The word in the space file.
         valid: The valid words.
     """
@@ -180,7 +180,7 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
 
 
 def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
-    """Add a problem for every domain in a part of the space file that cannot be tuned, such as the section `limits`.
+    """Add a problem for every domain in a part of the space file whose values must be constants, such as the section `limits`.
 
     Args:
         node: The section, or a value in it.

@@ -1,4 +1,7 @@
-"""Parse the sections for the search of a space: objective, constraints, search, scheduler, repeats, limits and checkpoints."""
+"""Parse the sections that configure the search.
+
+These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits` and `checkpoints`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ SEARCH_SECTIONS = ("objective", "constraints", "search", "scheduler", "repeats",
 
 
 class SearchSections:
-    """Parser of the sections for the search of a space. The constructor parses all of them.
+    """Parser of the sections that configure the search. The constructor parses all of these sections.
 
     If a section has a problem, its attribute is None, or () in the case of `objectives`.
 
@@ -140,7 +143,7 @@ class SearchSections:
         return problem is None
 
     def choose(self, choice: Choice) -> None:
-        """Set the algorithm that was chosen for `auto`, and check that it has all options that the file gives."""
+        """Replace the algorithm `auto` by the chosen one, and add a problem for each option in the file that it does not have."""
         if self.search is None or self.search.algorithm != AUTO:
             return
         own = option_names("sampler", choice.algorithm) if registry.is_built_in("sampler", choice.algorithm) else ()
@@ -220,10 +223,16 @@ class SearchSections:
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
     def _check_other_schedulers_keys(self, node: Node, name: Node, given: Mapping[str, Node], own: tuple[str, ...]) -> None:
-        """Add problems for keys that this scheduler does not have but other built-in schedulers have.
+        """Add problems for keys in the section `scheduler` that belong to another built-in scheduler than the named one.
 
-        If a `--set` override gives the scheduler's name, but none of these keys, one problem covers all of them and suggests to replace the
-        whole section. Otherwise each key has its own problem.
+        If a `--set` override gives the scheduler's name, but the space file gives these keys, one problem covers all of them. Its message
+        tells the user to replace the whole section. Otherwise each key has its own problem.
+
+        Args:
+            node: The section.
+            name: The node with the scheduler's name.
+            given: Nodes of the section's other keys, by key.
+            own: Keys that the named scheduler has.
         """
         others = [key for key in given if key not in own and key in scheduler_keys()]
         if others and not name.mark.line and all(given[key].mark.source != name.mark.source for key in others):
@@ -287,7 +296,7 @@ def _algorithm_options(algorithm: str) -> dict[str, type]:
 
 
 def option_names(kind: str, name: str) -> tuple[str, ...]:
-    """Return the names of the options of a built-in plug-in, for the kind "sampler" or "scheduler" and the plug-in's name."""
+    """Return the names of the options of a built-in sampler or scheduler. `kind` is "sampler" or "scheduler"."""
     return tuple(field.name for field in dataclasses.fields(registry.built_in(kind, name)))
 
 
@@ -297,7 +306,10 @@ def scheduler_keys() -> tuple[str, ...]:
 
 
 def perturbs(scheduler: SchedulerSpec) -> bool:
-    """Return True if a built-in scheduler changes the parameters of trials. Return False for a user's scheduler; `sweeps run` checks it."""
+    """Return True if a scheduler is built in and changes the parameters of trials.
+
+    Return False for a user's scheduler, because parsing runs no user code. `sweeps run` later asks the scheduler itself.
+    """
     return registry.is_built_in("scheduler", scheduler.name) and registry.built_in("scheduler", scheduler.name).perturbs
 
 

@@ -105,7 +105,7 @@ class DataSpec:
             names no data, because the loop reads its own data.
         label: The column to predict. None if the space file names none.
         valid: The rows on which trials are evaluated during the search. None only if the space file names no data.
-        test: The rows that score the winner; None if the space file has no `test`. The search never uses these rows.
+        test: The rows on which the winner is evaluated at the end. The search never uses these rows. None if the space file has no `test`.
         task: "binary", "multiclass" or "regression". None to infer the task from the label.
         base: Folder of relative paths, usually the folder of the space file.
         drop: Columns that are not features.
@@ -272,8 +272,8 @@ class Limits:
         max_trials: Number of trials in all grid cells together; repeats do not count. If only grids are tuned, the default is the number of
             cells. With `pbt`, the default is `scheduler.population`. Otherwise the key is required.
         timeout: Longest time of the whole sweep, including its start. When the time is over, running trials are stopped and become PRUNED.
-        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many as fit on the machine at the same time. If
-            `space.scaling` is tuned, these are trials that need the fewest resources.
+        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many as fit on the cluster at the same time. If
+            `space.scaling` is tuned, this is how many trials with the smallest scaling fit.
         max_failures: How many times a trial may be retried after a failure.
         retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was lost), and names of exception classes
             that the loop raises.
@@ -372,7 +372,7 @@ class DataKeys:
         train: Source of the train rows: a path, a glob, a folder, a URI, `sklearn:NAME`, or `module:function` for a loader of your own.
         valid: The rows on which trials are evaluated during the search.
         label: The column to predict. The built-in trainers need a label.
-        test: The rows that score the winner once, at the end. The search never uses these rows.
+        test: The rows on which the winner is evaluated once, at the end. The search never uses these rows.
         task: The kind of prediction. By default it follows from the label: text, booleans, and integers with up to 20 values are classes.
         drop: Columns that are not features, such as an id.
         rows: Share of the train rows to train on. `valid` and `test` keep all their rows.

@@ -157,13 +157,15 @@ class SpaceParser(ChainParser):
         return self._scaling_value(node.value[resource], path, AMOUNT)
 
     def _scaling_value(self, node: Node, path: str, fragment: Fragment, option: Read | None = None) -> Template:
-        """Parse a scalar, or a dimension of scalars. All shapes must be known before the sweep starts, so a range must be of integers.
+        """Parse a scalar, or a dimension of scalars.
+
+        All resource requirements that a trial may have must be known before the sweep starts. A range must therefore have integers only.
 
         Args:
             node: The value in the space file.
             path: Dotted key of the value.
             fragment: JSON Schema of the scalars.
-            option: Function that parses an option of a grid or a choice; None for this function.
+            option: Function that parses each option of a grid or a choice. If None, this method itself parses the options.
         """
         kind = self.domain(node, path, "integers") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):

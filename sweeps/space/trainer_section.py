@@ -125,7 +125,12 @@ class TrainerSection:
         return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
 
     def _define(self, module: str, is_loop: bool = True) -> TrainerDefinition | None:
-        """Read the definition of a trainer from its module, and add the problems of its literal."""
+        """Read the definition of a trainer from its module, and add the problems of its literal.
+
+        Args:
+            module: Dotted name of the module.
+            is_loop: True if the module has the training loop. The definition is then stored in `self.definition`.
+        """
         try:
             definition = definition_of(module, self.roots)
         except InputError as e:

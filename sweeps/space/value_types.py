@@ -46,10 +46,12 @@ def auto(value: Any) -> Any:
 
 
 def backend(value: Any) -> Any:
-    """Return the name of a backend, or a reference `module:attr` to a user's backend. `TrainerSection` checks the reference.
+    """Return a value unchanged if it is the name of a backend, or has the form `module:attr` of a reference to a user's backend.
+
+    `TrainerSection` checks later that the reference leads to existing code.
 
     Raises:
-        ValueError: The value is neither.
+        ValueError: The value is neither a name of a backend nor a reference.
     """
     if isinstance(value, str) and (value in BACKENDS or ":" in value):
         return value

@@ -1,4 +1,7 @@
-"""Parse `when:`, the condition beside a domain, into terms."""
+"""Parse `when:`, the condition under which a dimension is active, into terms.
+
+A term is one entry of the condition, such as `params.booster: dart`. All terms of a condition must be true.
+"""
 
 from __future__ import annotations
 

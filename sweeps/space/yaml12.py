@@ -117,7 +117,10 @@ class _Builder:
         return Mark(self.source) if self.override else Mark(self.source, at.line + 1, at.column + 1)
 
     def place(self, e: MarkedYAMLError, end: int) -> Mark | None:
-        """Return the place of an error. If the error is at the end of the text, the place is where the unfinished node begins."""
+        """Return the place of an error. If the error is at the end of the text, the place is where the unfinished node begins.
+
+        `end` is the index of the end of the text.
+        """
         at = e.problem_mark or e.context_mark
         if at is None or e.context_mark is None or at.index < end:
             return self.mark(at) if at is not None else None
@@ -159,7 +162,7 @@ class _Builder:
         return node
 
     def _count(self, mark: Mark, size: int, height: int) -> None:
-        """Add the values of a node to the total of the file, and check the total and the depth of nesting.
+        """Add the number of values in a node to the total for the file. Raise an error if the total or the nesting depth exceeds its limit.
 
         Args:
             mark: Place of the node.

@@ -157,7 +157,16 @@ class Rules:
                 self._set_trial_attribute(trial, number, *next(iter(record.user_attr.items())))
 
     def _check_param(self, name: str, value: float, text: str) -> None:
-        """Check that a parameter's value is within the distribution `text`, and that this distribution suits those of earlier trials."""
+        """Check the value and the distribution of a parameter.
+
+        The value must be within the distribution. Optuna must allow this distribution beside the one that earlier trials have for the
+        parameter. For example, the options of a categorical distribution must be the same.
+
+        Args:
+            name: Name of the parameter.
+            value: The value in Optuna's internal representation.
+            text: The distribution as Optuna's JSON text.
+        """
         distribution = self._distributions.get(text) or json_to_distribution(text)
         if not distribution._contains(value):
             raise Fault(f"sets `{name}` to {value!r}, which is outside its distribution")

@@ -123,7 +123,7 @@ class LiveTrial:
         return value
 
     def to_json(self) -> dict[str, Any]:
-        """Return the keys of a progress record that describe the trial's progress, without the key `reports`."""
+        """Return the entries of a progress record that describe the trial's progress, such as `steps`, without the reports."""
         return {
             "steps": self.steps,
             "checkpoint": dataclasses.asdict(self.checkpoint) if self.checkpoint else None,
@@ -134,7 +134,7 @@ class LiveTrial:
         }
 
     def _elastic_to_json(self) -> dict[str, Any]:
-        """Return the additional keys of an elastic trial."""
+        """Return the entries that only the progress records of elastic trials have; {} for other trials."""
         if self.trial.shape.most is None:
             return {}
         return {record.WORKER_SECONDS: round(self.worker_seconds, 4), record.SIZES: [dataclasses.asdict(size) for size in self.sizes]}

@@ -124,13 +124,13 @@ class Objectives:
         return TrialScore(step, tuple(values), known, feasible, missing)
 
     def violations(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Return the violation of each constraint, by metric. A missing metric violates its constraint.
+        """Return by how much each constraint is violated, by metric. A missing metric violates its constraint.
 
         Args:
             metrics: Metrics of a trial; see `TrialScore.metrics`.
 
         Returns:
-            Violations as `Constraint.violation` computes them.
+            Results of `Constraint.violation`: above 0 if the constraint is violated, else at most 0.
         """
         return {c.metric: c.violation(metrics.get(c.metric, math.nan)) for c in self.constraints}
 

@@ -65,7 +65,7 @@ class Perturbation:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The new values of the other parameters, which are not numbers and so cannot be metrics. Names lack the prefix `params.`."""
+        """The new values of the parameters that are not numbers, by name, such as `booster` for the dimension `params.booster`."""
         return {k.removeprefix("params."): v for k, v in self.labels.items() if k.startswith("params.") and f"pbt.{k}" not in self.metrics}
 
     def __str__(self) -> str:

@@ -27,7 +27,8 @@ def merged(results: Sequence[Result], repeats: Repeats) -> Result:
     """Return the result of a configuration.
 
     A configuration is COMPLETE if all its trials are COMPLETE. If only some trials are COMPLETE, the configuration is PRUNED, and only the
-    values of the COMPLETE trials are aggregated. The configuration is feasible if all aggregated trials are feasible.
+    values of the COMPLETE trials are aggregated. If no trial is COMPLETE, the values of the PRUNED trials are aggregated. The
+    configuration is feasible if all aggregated trials are feasible.
 
     Args:
         results: Results of the configuration's trials, at least one. The first trial comes first.

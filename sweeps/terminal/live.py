@@ -51,7 +51,10 @@ class Progress:
             self.view.show(snapshot)
 
     def close(self) -> None:
-        """Erase the view, so that the result is printed in its place. If only stderr is a terminal, print the last status as one line."""
+        """Erase the view, so that the result is printed in its place.
+
+        If the view is on a terminal and stdout is not a terminal, also print the last status as one line.
+        """
         view, self.view = self.view, None
         if view is not None:
             view.close()

@@ -158,7 +158,7 @@ def number(value: float | None, digits: int = 5) -> str:
 
 
 def pairs(configuration: Pairs, unnamed: str = "") -> list[Text]:
-    """Format names and values. For a pair with the name `unnamed`, only the value is shown."""
+    """Format (name, value) pairs as `name=value`. If the name equals the argument `unnamed`, only the value is shown."""
     return [Text.assemble((f"{clean(name)}=" * (name != unnamed), "dim"), clean(value)) for name, value in configuration]
 
 

@@ -10,11 +10,10 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def row_counter(stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes the number of processed rows, and shows this number and the rows per second.
+    """Context manager whose value is a function that shows the progress.
 
-    The line is erased when the block ends.
-
-    If `stream` is not a terminal, nothing is shown.
+    The function takes the number of rows that have been processed so far. It shows this number and the rows per second. The line is erased
+    at the end of the `with` block. If `stream` is not a terminal, nothing is shown.
     """
     shown, start = False, clock()
 

@@ -91,7 +91,7 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int,
 
 
 def draw_curve(values: Sequence[float], size: int = CURVE) -> str:
-    """Draw a curve as one line of bars, scaled from the lowest to the highest value. NaN is a gap.
+    """Draw a curve as one line of at most `size` bars, scaled from the lowest to the highest value. NaN and infinity are gaps.
 
     >>> draw_curve([1, 2, 3, float("nan"), 8])
     '▁▂▃ █'

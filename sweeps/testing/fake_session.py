@@ -24,8 +24,8 @@ from sweeps.core.trial import Current, set_current
 class Stopped(BaseException):
     """Raised by `ray.train.report` to stop the loop.
 
-    In a sweep, a loop is also stopped by an exception that does not inherit from `Exception`. An `except Exception` in the loop therefore
-    catches neither exception.
+    Like the exception that stops a loop in a real sweep, this one does not inherit from `Exception`, so an `except Exception` in the loop
+    does not catch it.
     """
 
 

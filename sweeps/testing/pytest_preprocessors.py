@@ -83,6 +83,9 @@ class PreprocessorTests:
         pd.testing.assert_frame_equal(self.fit().transform(self.other_rows()), fitted.transform(self.other_rows()))
 
     def test_it_can_be_pickled(self, fitted: FittedChain) -> None:
-        """A fitted step can be pickled, because it is sent to workers and saved in a bundle."""
+        """A fitted step must be picklable, because it is sent to workers and saved in a bundle.
+
+        The copy must transform rows in the same way as the original.
+        """
         copy = pickle.loads(pickle.dumps(fitted))
         pd.testing.assert_frame_equal(copy.transform(self.other_rows()), fitted.transform(self.other_rows()))

@@ -60,7 +60,7 @@ class SamplerTests:
                 assert ("extra" in trial.params) == (trial.params["kind"] == "b"), "a condition decides whether a dimension is there"
 
     def test_grid_cells_are_visited_evenly(self) -> None:
-        """Check that all grid cells get the same number of trials. The numbers may differ by one."""
+        """Check that the numbers of trials of any two grid cells differ by at most one."""
         cells = [trial.params["cell"] for trial in self._run(lambda folder: self._search(folder))]
         assert abs(cells.count("p") - cells.count("q")) <= 1
 

@@ -72,7 +72,7 @@ class SchedulerTests:
             assert decision.donor is None or decision.donor in view.trials
 
     def test_a_decision_does_not_change_the_view(self) -> None:
-        """Check that `decide` does not change the view."""
+        """Check that `decide` does not change the `StudyView` that it receives."""
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             before = copy.deepcopy(view.curves)
@@ -80,7 +80,7 @@ class SchedulerTests:
             assert view.curves == before
 
     def test_only_a_paused_trial_continues(self) -> None:
-        """Check that `next_paused` returns a paused trial or None."""
+        """Check that `next_paused` returns the number of a paused trial or None."""
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             assert scheduler.next_paused(view) is None
@@ -92,7 +92,7 @@ class SchedulerTests:
         assert pickle.loads(pickle.dumps(self.scheduler())).max_t == self.scheduler().max_t
 
     def _situations(self, scheduler: Scheduler) -> list[tuple[StudyView, int, int]]:
-        """Return tuples of a view, a trial's number and a rung that the trial has reached. The trials' values are random."""
+        """Return (study view, trial number, rung that the trial has reached) tuples. The trials' values are random."""
         rng, found = random.Random(0), []
         for minimize in (True, False):
             for size, rung in itertools.product((1, 2, 5, 12), itertools.islice(all_rungs(scheduler), 4)):

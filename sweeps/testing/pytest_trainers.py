@@ -127,12 +127,16 @@ class TrainerTests:
         assert len(self.run(tmp_path, stop_at=2).metrics) == 2
 
     def test_max_t_ends_the_loop(self, tmp_path: Path) -> None:
-        """A loop may go beyond `max_t`, because sweeps stops the loop at `max_t`. The report at `max_t` has a checkpoint."""
+        """The report at `max_t` has a checkpoint. The loop need not end at `max_t` by itself, because sweeps stops it there."""
         run = self.run(tmp_path, max_t=2, stop_at=2)
         assert 2 in run.checkpoints
 
     def test_load_predicts_rows(self, tmp_path: Path, definition: TrainerDefinition) -> None:
-        """The loaded model returns an array of shape (n,) or (n, classes), with the same predictions as the model in memory."""
+        """The model that `load` returns predicts a finite array of shape (n,) or (n, classes).
+
+        If the checkpoint has predictions for the check rows, which the loop made with the model in memory, the loaded model predicts the
+        same.
+        """
         if definition.load is None:
             pytest.skip("the trainer has no `load`")
         current, shards = self.table()

@@ -55,7 +55,7 @@ class SweepStarted(Event):
         folder: The sweep's folder. Its name is the sweep's name.
         fingerprint: Hash of the data.
         git_commit: Git commit of the folder that holds the space file; None if unknown.
-        git_dirty: `yes` if files differed from `git_commit`, else `no`; None if unknown.
+        git_dirty: `yes` if the git repository had uncommitted changes or untracked files, else `no`; None if unknown.
         history: For a resumed sweep, a function that takes the numbers of the trials to skip. It yields the events of all other trials that
             earlier drivers started. A tracker calls this function to recover events that an earlier driver lost. None for a new sweep.
     """
@@ -155,7 +155,7 @@ class SweepEnded(Event):
         result: The result of the sweep; None if the driver failed before there was one.
         best: The best trial. None if no trial has a value, and always None with several objectives.
         report: The report in Markdown; "" if it was not written.
-        earlier_front: Numbers of the trials that were on the Pareto front when an earlier driver ended.
+        earlier_front: Numbers of the trials on the Pareto front in the result of an earlier driver. Empty if there was no such result.
     """
 
     result: SweepResult | None

@@ -29,7 +29,7 @@ class Score:
     Attributes:
         metric: Metric of the sweep's objective.
         goal: `minimize` or `maximize`.
-        value: Value of the model's trial.
+        value: Objective value of the trial whose bundle was registered.
         feasible: True if the trial meets the sweep's constraints, or if the sweep has no constraints.
     """
 
