@@ -64,9 +64,10 @@ class _PoolResources(ResourceManager):
 
 @dataclass
 class _InPool(AcquiredResources):
-    """Resources of one trial. Before Tune starts a trial's actor, it passes the actor's class to this object, which returns a replacement.
+    """Resources of one trial.
 
-    The replacement starts no actor: it returns a `PoolTrial`.
+    Before Tune starts a trial's actor, it passes the actor's class to this object. This object returns a stand-in for the class. When Tune
+    then calls `remote` of the stand-in, the call returns a `PoolTrial` and starts no actor.
     """
 
     pool: Any
@@ -76,7 +77,7 @@ class _InPool(AcquiredResources):
 
 
 class _Method:
-    """Stand-in for a method of an actor's handle. Tune calls its method `remote`."""
+    """Stand-in for an actor's class, or for a method of an actor's handle. Tune calls the method `remote` of both."""
 
     def __init__(self, call: Callable[..., Any]):
         self.remote = call

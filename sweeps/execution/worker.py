@@ -23,7 +23,10 @@ class Worker:
         return self.runtime.start()
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function in this process and return its result. Backends use this, and the pool checks so that the process is alive."""
+        """Call a function in this process and return its result.
+
+        Backends call this method. The pool also calls it, to find out whether the process is alive.
+        """
         return function(*args, **kwargs)
 
     def run(self, assignment: Assignment) -> Ended:

@@ -61,13 +61,14 @@ class WorkerPool:
         job: Settings that all trials of the sweep share.
         resources: Resources that the sweep may use on the single machine on which it has started Ray. None on a running cluster: the sweep
             then uses the resources of the cluster's nodes.
-        parked: Number of CPUs that idle workers may hold in addition to those of the machine; see `allocation.Cluster`.
-        spawn: Runs a coroutine in the background.
+        parked: Number of CPUs that idle workers may hold in addition to those of the machine. None if Ray was not started for the sweep;
+            see `allocation.Cluster`.
+        spawn: Function that runs a coroutine in the background; see `Background`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
 
     Attributes:
         workers: The workers that have not ended, by id.
-        nodes: Resources of each node.
+        nodes: Resources of each living node, by node id.
         misfits: Maps the shape of each waiting trial that would not fit even on the empty cluster to the time at which this was first
             noticed, in seconds since the epoch.
     """
@@ -125,11 +126,12 @@ class WorkerPool:
 
         Args:
             shape: Shape of the trial.
-            key: Key of the trial's prepared data; workers that cache this data are preferred.
+            key: Key of the trial's prepared data; workers that cache this data are preferred. With None, no worker is preferred.
             again: Whether an earlier attempt of the trial has failed. Such trials are served first.
 
         Raises:
-            CannotStart: The cluster is too small for the shape. On a cluster that may get new nodes, only after `FITS_WITHIN` seconds.
+            CannotStart: The shape does not fit even on the empty cluster. On a cluster that may get new nodes, the error is raised only
+                after `FITS_WITHIN` seconds.
         """
         workers: list[Worker] = await self._wait_for(Request(next(self._count), shape.total, shape, key, again=again))
         return workers
@@ -317,7 +319,7 @@ class WorkerPool:
     def _refuse(self, too_large: Sequence[Request]) -> None:
         """Raise `CannotStart` in the waiting callers of requests that are too large even for the empty cluster.
 
-        On a single machine, do this at once. A cluster may get new nodes, so there the requests first wait `FITS_WITHIN` seconds.
+        On a single machine, do this immediately. A cluster may get new nodes, so there the requests first wait `FITS_WITHIN` seconds.
         """
         now = time.time()
         self.misfits = {shape: self.misfits.get(shape, now) for request in too_large if (shape := request.shape) is not None}
@@ -443,7 +445,7 @@ class WorkerPool:
             worker.up.set_result(worker.info)
 
     async def _make_room(self, starting: Worker) -> None:
-        """If a worker for which a trial waits does not start, close one idle worker of its node every `PLACED_WITHIN` seconds."""
+        """While a trial waits for a worker that has not started, close one idle worker on the same node every `PLACED_WITHIN` seconds."""
         while not starting.up.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(starting.up), PLACED_WITHIN)
@@ -506,7 +508,7 @@ class WorkerPool:
         self.serve()
 
     async def until_lost(self, worker: Worker, reference: Any) -> Any:
-        """Return the result of a call to a worker's actor when the call has returned.
+        """Wait until a call to a worker's actor has returned, and return the result of the call.
 
         Args:
             worker: The worker.
@@ -604,7 +606,7 @@ class WorkerPool:
     # ---- methods for workers
 
     async def listen(self, worker_id: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        """Return the next call that a worker must carry out. The worker sends this request all the time, so it is also a heartbeat.
+        """Return the next call that a worker must carry out. A worker calls `listen` again and again, so each call is also a heartbeat.
 
         Args:
             worker_id: Id of the worker.

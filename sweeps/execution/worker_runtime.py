@@ -136,9 +136,10 @@ class WorkerRuntime:
             group.execute(_leave)
 
     def _form_alone(self, resources: dict[str, float]) -> None:
-        """Make this worker a gang of one. Unless the backend is torch or needs no connection, call Ray Train's backend in this process.
+        """Make this worker a gang of one, and set up the backend in this process.
 
-        With torch, create the process group here, because this is faster than Ray Train's backend.
+        For torch, create the process group here, because this is faster than Ray Train's backend. For other backends, call Ray Train's
+        backend. If a worker without peers can run without the backend, do not call it.
         """
         backend = self.job.backend
         if backend in RENEWED_FOR_EACH_TRIAL:
@@ -244,7 +245,10 @@ class WorkerRuntime:
         )
 
     def hurry(self, trial: str, step: int) -> None:
-        """Call `TrialSession.hurry` of a trial. Do nothing if the trial no longer runs on this worker."""
+        """Send the trial's reports to the pool now, or when its loop has reported this step; see `TrialSession.hurry`.
+
+        Do nothing if the trial no longer runs on this worker.
+        """
         if (session := self.session) is not None and session.assignment.trial.id == trial:
             session.hurry(step)
 
@@ -310,7 +314,7 @@ def _leave() -> None:
 def _stacks_after(seconds: float | None) -> Iterator[None]:
     """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`. If `seconds` is None, never write them.
 
-    `seconds` is the trial's time limit, so the pool kills the worker soon after this.
+    `seconds` is the trial's time limit, so the pool kills the worker soon after the stacks are written.
     """
     if seconds is None:
         yield

@@ -157,8 +157,8 @@ def add_repeats(shapes: Sequence[ShapeCount], again: int, ending: int) -> tuple[
     Args:
         shapes: Number of trials of each shape, as `count_shapes` returns it.
         again: Number of repeats of each complete trial. A trial is complete if the scheduler does not stop it.
-        ending: How many trials of all shapes together are complete at least. If the shapes of these trials are unknown, no repeats are
-            added to `least`.
+        ending: Lower bound of the number of complete trials, over all shapes together. If it is unknown which shapes these trials have,
+            no repeats are added to `least`.
     """
     sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # if False, the shapes of the complete trials are unknown
     return tuple(ShapeCount(e.shape, e.least + again * min(e.least, ending) * sure, e.most * (1 + again)) for e in shapes)

@@ -34,11 +34,11 @@ class Plan:
         repeats: (smallest, largest) possible number of repeats of all trials together.
         even: True if `counts` is exact. If a grid is inside an option of a choice, `counts` is approximate.
         shapes: Number of trials of every shape. A shape is a number of workers and the resources of each worker.
-        fit_at_once: For each shape in `shapes`, the number of trials of this shape that fit on the machine at once.
-        at_once: Number of trials that `sweeps run` would start at once.
-        room: Number of trials that fit on the machine at once. If `at_once` is larger, the other trials wait for resources.
-        workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at once. In
-            this case, the sweep closes some workers and starts new ones in their place.
+        fit_at_once: For each shape in `shapes`, the number of trials of this shape that fit on the machine at the same time.
+        at_once: Number of trials that `sweeps run` would run at the same time if they all fit on the machine.
+        room: Number of trials that fit on the machine at the same time. If `at_once` is larger, the other trials wait for resources.
+        workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at the same
+            time. In this case, the sweep closes some workers and starts new ones in their place.
         variants: Number of different `data` sections that trials may have; None if `data.rows` is continuous.
         fits: Number of preprocessing chains to fit. A chain that is used with several `data` sections is counted once for each of them.
         steps: Number of steps that all trials take under the scheduler; None if the scheduler has no `max_t`.

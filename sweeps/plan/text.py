@@ -162,7 +162,7 @@ def _cells(plan: Plan, width: int) -> list[Any]:
 
 
 def _shapes(plan: Plan, width: int) -> list[Any]:
-    """List the shapes. For each shape, give the number of its trials, and how many of them fit on the machine at once."""
+    """List the shapes. For each shape, give the number of its trials, and how many of them fit on the machine at the same time."""
     digits = len(str(max(plan.fit_at_once)))
     rows = []
     for e, fitting in zip(plan.shapes, plan.fit_at_once, strict=True):
@@ -173,7 +173,7 @@ def _shapes(plan: Plan, width: int) -> list[Any]:
 
 
 def _at_once(plan: Plan) -> str:
-    """Describe how many trials run at once, and what limits this number."""
+    """Describe how many trials run at the same time, and what limits this number."""
     limit, number = plan.space.limits.max_concurrent_trials, f"{plan.at_once} trial{'s' * (plan.at_once > 1)}"
     if plan.at_once == plan.trials:
         return "all trials"

@@ -21,8 +21,8 @@ def count_workers(shapes: Sequence[ShapeCount], cluster: Mapping[str, float], li
             in addition to those of the cluster.
 
     Returns:
-        The number of workers. None if workers with different resources do not all fit at once. In this case, the pool closes some workers
-        and later starts new ones in their place.
+        The number of workers. None if workers with different resources do not all fit at the same time. In this case, the pool closes some
+        workers and later starts new ones in their place.
     """
     wanted: dict[tuple[tuple[str, float], ...], int] = {}
     for count in shapes:

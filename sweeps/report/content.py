@@ -110,7 +110,7 @@ def format_results(record: Record, space: Space, result: SweepResult, drawn: Dra
 def format_appendix(space: Space, result: SweepResult) -> str:
     """Return the last part of the report as Markdown: how to use the bundle, and the space file.
 
-    MLflow gets the report without the space file: the MLflow tracker cuts the text before the heading `Space file`.
+    MLflow gets the report without the space file: the MLflow tracker removes the heading `Space file` and everything after it.
     """
     return f"{_use(result)}\n\n{_space(space)}"
 
@@ -218,7 +218,7 @@ def _use(result: SweepResult) -> str:
 
 
 def _space(space: Space) -> str:
-    """Return a section with the text of the space file, and with the changes by the option `--set`."""
+    """Return a section with the text of the space file, and a list of the changes that were made with the option `--set`."""
     text = space.public(space.text).strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     changed = "".join(f"\n\nChanged: `{space.public(override)}`" for override in space.overrides)

@@ -110,16 +110,16 @@ def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, 
     """Return comparable values of the trials: values at the same step.
 
     The best values of the trials are not comparable, because a trial that was stopped early had fewer steps. The values are therefore taken
-    at the highest rung that at least `MIN_TRIALS` trials reached. If no rung has enough trials, the lowest rung is used. If no
-    trial has a value at a rung, the best values of the trials are returned.
+    at the highest rung at which at least `MIN_TRIALS` trials have a finite value. If there is no such rung, the lowest rung that any trial
+    reached is used. If no trial has a finite value there either, the best values of the trials are returned.
 
     Args:
         trials: The trials of the sweep.
         rungs: The steps at which the scheduler compares trials, in ascending order; empty if there are no such steps.
 
     Returns:
-        (description, values). The description is a short text, such as "the values at step 9, which 40 trials reached". The values are
-        finite, by trial number.
+        (description, values). The description is a short text, such as "the values at step 9, which 40 trials reached". `values` maps the
+        number of each trial that has such a value to the value. All values are finite.
     """
     reached = {step for t in trials for step, _ in t.curve if step in rungs}
     for rung in sorted(reached, reverse=True):

@@ -171,7 +171,10 @@ def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[...
 
 
 def _remove_titles(figure: Any, metric: str) -> None:
-    """Remove Optuna's titles, because the report has its own, and also long legends. Name the axis of the objective after the metric."""
+    """Remove Optuna's titles and most legends from a figure, and name the axis of the objective after the metric.
+
+    The report has titles of its own. Only legends with two or three entries stay.
+    """
     figure.suptitle("")
     for axes in figure.axes:
         axes.set_title("")

@@ -23,7 +23,7 @@ MAX_ATTEMPTS = 5_000
 
 
 class _OpenOption(Exception):
-    """Raised when a trial needs a dimension with options for which no option has been chosen yet."""
+    """Raised when a trial is built and no option has been chosen yet for this active dimension, a grid or a choice."""
 
     def __init__(self, dimension: Dimension):
         super().__init__(dimension.name)
@@ -47,7 +47,7 @@ def find_configuration(space: Space, number: int, described: Mapping[str, Any]) 
     Args:
         space: The search space.
         number: Number of the trial.
-        described: Description of the trial in the sweep's result, such as the value of `best`.
+        described: Description of the trial in the sweep's result, such as the value of the result's key `best`.
 
     Returns:
         The key of each active dimension. None if no configuration matches the description.

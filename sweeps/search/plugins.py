@@ -120,7 +120,7 @@ def check_plugins(space: Space) -> list[Problem]:
 
 
 def _import(place: str, kind: str, name: str) -> Any:
-    """Import a user-defined class. If the import raises any exception, raise an InputError with one line about `place`."""
+    """Import a user-defined class. If the import fails, raise an InputError with one problem at `place`, a position in the space file."""
     try:
         return registry.resolve(kind, name)
     except references.RefError as e:
@@ -130,7 +130,7 @@ def _import(place: str, kind: str, name: str) -> Any:
 
 
 def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a user-defined class with its options. If the call raises any exception, raise an InputError with one line about `place`."""
+    """Call a user-defined class with its options. If the call fails, raise an InputError with one problem at `place` (see `_import`)."""
     try:
         return factory(**options)
     except Exception as e:

@@ -80,7 +80,10 @@ class SearchLoop:
 
     @property
     def to_run(self) -> int:
-        """Upper bound of the number of trials still to run: interrupted, paused and queued trials, each with all its repeats."""
+        """Upper bound of the number of trials still to run: interrupted, paused and queued trials, each with all its repeats.
+
+        Running trials and the repeats that they may still add are not counted.
+        """
         return (len(self.interrupted) + len(self.view.paused)) * self.space.repeats.count + self.queue.remaining
 
     # Start

@@ -82,7 +82,8 @@ class TrialQueue:
         start in this order.
 
         Args:
-            repeat_of: Number of the trial to repeat, or None for a new configuration. A new configuration is counted in its cell at once.
+            repeat_of: Number of the trial to repeat, or None for a new configuration. This method also counts a new configuration in
+                its cell.
         """
         if repeat_of is not None:
             self._interrupted.append(repeat_of)
@@ -156,9 +157,9 @@ class TrialQueue:
 
     @property
     def remaining(self) -> int:
-        """Upper bound of the number of trials that have not started. Each new configuration is counted with all its repeats.
+        """Upper bound of the number of trials still to start, apart from the repeats of configurations whose first trial still runs.
 
-        Repeats of first trials that are still running are not counted.
+        Those repeats are counted only when the first trial is complete. Each new configuration is counted with all its repeats.
         """
         limit = self._space.limits.max_trials
         interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]

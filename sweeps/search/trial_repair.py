@@ -142,8 +142,9 @@ class TrialRepair:
         """Repair the progress records of a trial if some of these records are lost.
 
         In two cases, the trial becomes a running trial, which a resumed sweep continues: its end is lost, or it was COMPLETE but the
-        remaining reports give other objective values. It then keeps only the progress records before the first gap. In all other cases, the
-        trial keeps its end, and the remaining progress records are renumbered. If the last of them is lost, a new last record is added.
+        remaining reports do not give the recorded objective values. It then keeps only the progress records before the first gap. In all
+        other cases, the trial keeps its end, and the remaining progress records are renumbered. If the trial's last progress record is
+        lost, a new last record is added.
         """
         lines = [trial.progress[n] for n in sorted(trial.progress)]
         before_gap = next((i for i, n in enumerate(sorted(trial.progress)) if i != n), len(lines))
@@ -183,7 +184,7 @@ class TrialRepair:
         Args:
             number: Number of the trial.
             trial: Lines of the trial. This object may be changed.
-            described: Description of the trial in the result, such as the value of `best`.
+            described: Description of the trial in the sweep's result, such as the value of the result's key `best`.
 
         Returns:
             The lines with the restored end. None if the end is not lost, or if it cannot be restored.
@@ -252,7 +253,10 @@ def _waits(trial: TrialLines) -> bool:
 
 
 def _is_after(record: dict[str, Any], step: int) -> bool:
-    """Return True if a record holds an intermediate value of a step after `step`, or the constraints of an ended trial."""
+    """Return True if a record cannot belong to a running trial whose last remaining report is from `step`.
+
+    Such a record holds an intermediate value of a later step, or the violations of constraints, which are recorded at the end of a trial.
+    """
     if record["op_code"] == Op.SET_TRIAL_INTERMEDIATE_VALUE:
         return not isinstance(record.get("step"), int) or record["step"] > step
     return record["op_code"] == Op.SET_TRIAL_SYSTEM_ATTR and "constraints" in str(record.get("system_attr"))

@@ -51,8 +51,8 @@ class Rows:
     Attributes:
         count: Number of rows.
         values: The values by column, in the order of the model's columns. Numbers are floats, and null among numbers is NaN.
-        by_column: True if the request has `columns` instead of records. The predictions in the answer are then lists, too, one for each
-            column.
+        by_column: True if the request has `columns` instead of records. The answer then has the same form: one list of predictions for
+            each column of the model's output.
     """
 
     count: int

@@ -2,7 +2,7 @@
 
 nodes, yaml12                           YAML text to nodes with line and column
 section_models, value_types, problems   dataclasses of the sections without dimensions, and their validation
-domains, option_labels                  dimensions: domains, options, and values of sampled keys
+domains, option_labels                  dimensions: domains, options and their keys, and the value for a key that a sampler suggests
 conditions, when_parser                 `when`: whether a dimension is active
 step_names, parameter_checks            steps of Ray Data; checks of parameters against JSON Schema fragments
 templates, enumeration                  values that contain dimensions; cells, shapes and combinations

@@ -123,7 +123,10 @@ class ChainParser(DimensionParser):
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
 
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
-        """Check the values of one parameter of a Ray Data step. If a value is another library's name, the message suggests Ray Data's."""
+        """Check the values of one parameter of a Ray Data step.
+
+        If a value is a name from another library for something that Ray Data also has, the message suggests Ray Data's name.
+        """
         for wrong, text in value_problems(RAY_STEPS[step][key], node):
             hint = our_name(f"{step}.{key}", wrong.value)
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)

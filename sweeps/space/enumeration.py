@@ -157,7 +157,7 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
 
 
 def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]) -> str | None:
-    """Find out why a dimension can never be active: its conditions need two different values of another dimension at once.
+    """Find out why a dimension can never be active: its conditions need two different values of another dimension at the same time.
 
     Args:
         dim: A dimension with a condition.

@@ -291,7 +291,7 @@ class _Loader:
     def _data(self) -> tuple[DataSpec | None, dict[str, Template]]:
         """Parse the section `data`; see `DataSection.read`.
 
-        The section may be absent if `trainer` is a mapping, because a user's training loop may read its own data.
+        The section may be absent if `trainer` is a mapping. A mapping names a user's training loop, and this loop may read its own data.
         """
         if "data" not in self.file.root.value and self.file.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}

@@ -52,7 +52,7 @@ class Space:
         scheduler: The scheduler and its options.
         repeats: Number of times that each configuration is trained.
         limits: Budget of the sweep.
-        checkpoints: The checkpoints that ended trials keep.
+        checkpoints: Which checkpoints the ended trials keep.
         sections: Template of each section, by name: `params`, `preprocessor` and `scaling`, in the order of the file. If a key of `data` is
             tuned, `data` comes first, with the templates of its tuned keys.
         dimensions: All dimensions in the order of the file. A dimension comes before the dimensions inside it.

@@ -27,7 +27,8 @@ class Model(Protocol):
         """Suggest values for the next trial.
 
         Args:
-            history: History of the sweep. `history.trials()` returns the trials, and `history.space` has the dimensions of every trial.
+            history: History of the sweep. `history.trials()` returns the trials. `history.space` has the dimensions that occur in every
+                trial, without dimensions that only some trials have.
             cell: Value of each grid dimension in this trial, by name. The sampler cannot change these values.
             rng: Random number generator for this trial. Use no other generator, so that a resumed sweep suggests the same values.
 

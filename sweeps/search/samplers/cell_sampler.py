@@ -70,7 +70,7 @@ class CellSampler(BaseSampler):
         return {name: distribution for name, distribution in (known or self._free).items() if name not in self.cell}
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
-        """Suggest the values of several dimensions at once. Return {} for a repeat, because all values of a repeat are fixed."""
+        """Suggest the values of several dimensions together. Return {} for a repeat, because all values of a repeat are fixed."""
         if origin_of(trial) is not None:
             return {}
         if self.model is None:

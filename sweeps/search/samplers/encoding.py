@@ -93,7 +93,10 @@ class Axes:
         return self.on_steps(place)
 
     def external(self, place: np.ndarray) -> dict[str, Any]:
-        """Convert the (dimensions,) places of one trial to its values in Optuna's external representation, by dimension name."""
+        """Convert the places of one trial, an array of shape (dimensions,), to values.
+
+        The values are in Optuna's external representation, by dimension name.
+        """
         values = place.astype(float)
         values[self.numbers] = self.values(values[None, self.numbers])[0]
         return {name: self.space[name].to_external_repr(value) for name, value in zip(self.names, values.tolist(), strict=True)}

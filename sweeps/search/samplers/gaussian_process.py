@@ -27,7 +27,7 @@ class Process:
 
     @cached_property
     def _squared(self) -> np.ndarray:
-        """The (n, n, d) squared differences between the inputs, for each column."""
+        """Squared differences between each two inputs in each column, an array of shape (n, n, d)."""
         delta = self.x[:, None, :] - self.x[None, :, :]
         squared: np.ndarray = np.where(self.categorical, delta != 0, delta * delta)
         return squared
@@ -40,8 +40,8 @@ class Process:
             noise: Variance of the noise if it is known; None to fit it.
 
         Returns:
-            (d + 2,) logarithms of the d length scales, of the scale and of the noise variance. If the fit fails, the result is `start`,
-            clipped to the bounds of the parameters.
+            (d + 2,) logarithms of the d length scales, of the kernel's variance and of the noise variance. If the fit fails, the result is
+            `start`, clipped to the bounds of the parameters.
         """
         bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (-9.0, 0.0)]
         if noise is not None:

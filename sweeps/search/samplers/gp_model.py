@@ -44,8 +44,8 @@ FITTED = "gp:fitted"
 class GpModel:
     """Suggest the configuration with the largest expected improvement at full fidelity.
 
-    The first suggestion is the middle of the space, because users tend to choose ranges around values that work. Google's Vizier does the
-    same (Song et al., 2024: The Vizier Gaussian Process Bandit Algorithm).
+    The first suggestion is the middle of each numeric dimension, with a random option of each other dimension. Users tend to choose ranges
+    around values that work. Google's Vizier does the same (Song et al., 2024: The Vizier Gaussian Process Bandit Algorithm).
 
     Args:
         n_startup_trials: Number of trials that must have a value before the model is used. Until then, suggestions are random, except the
@@ -140,7 +140,7 @@ class GpModel:
         return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
 
     def _values(self, place: np.ndarray, cell: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert the (dimensions,) places of one trial to its values by dimension name, without the grid dimensions."""
+        """Convert the places of one trial, an array of shape (dimensions,), to values by dimension name. Leave out grid dimensions."""
         return {name: value for name, value in self.axes.external(place).items() if name not in cell}
 
     def _at_full(self, x: np.ndarray) -> np.ndarray:
@@ -177,7 +177,8 @@ class GpModel:
     def _around(self, centers: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
         """Draw `AROUND` neighbors of randomly chosen centers. Each neighbor differs from its center in a random subset of the dimensions.
 
-        `width` is the standard deviation of the difference in a numeric dimension. A dimension with wide steps has a larger one.
+        `width` is the standard deviation of the difference in a numeric dimension. In a dimension with wide steps, the standard deviation
+        is larger.
         """
         x = centers[rng.randint(len(centers), size=AROUND)]
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])

@@ -128,8 +128,8 @@ def third_nearest(places: np.ndarray) -> np.ndarray:
     """Compute the width of each kernel: the root-mean-square distance from the kernel's place to the third nearest place.
 
     The width is at least 1/100 of the range. Kernels are narrow where many places are close together, so the search narrows around clusters
-    of good trials. A kernel has the same width in every dimension, because two places may be far apart in one dimension and close in all
-    other dimensions.
+    of good trials. A kernel has the same width in every dimension, because the distance between two places is a single number: the root
+    of the mean of the squared differences in all dimensions.
 
     Args:
         places: (n, d) places on [0, 1].

@@ -52,7 +52,10 @@ class Asha(Scheduler):
         return CONTINUE if better < passing else STOP
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return 1 if there are rungs: only the first trial at each rung is certain to continue. Return `trials` if there are no rungs."""
+        """Return how many trials run to their end at least: 1 if there are rungs, and all trials if there are none.
+
+        At each rung, only the first trial that reaches the rung is certain to continue.
+        """
         return min(trials, 1) if self.rungs() else trials
 
     def late_trial_steps(self, repeats: int) -> float | None:

@@ -44,7 +44,7 @@ class Scheduler(ABC):
         stops: True if `decide` may return STOP.
         pauses: True if `decide` may return PAUSE.
         perturbs: True if `decide` may return EXPLOIT. In this case, all trials start at the beginning of the sweep. If they do not fit on
-            the workers at once, they take turns.
+            the workers at the same time, they take turns.
         needs_checkpoint: True if a trial must report a checkpoint at every rung.
         max_t: Amount of the resource at which a trial ends; None if a trial ends only when its training loop returns. Every scheduler must
             have this field or attribute.

@@ -55,7 +55,7 @@ class Hyperband(Asha):
     def min_steps(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible total number of steps of all trials.
 
-        In this case, one trial of each bracket passes all rungs, and all other trials stop at the bracket's first rung.
+        The total is smallest if one trial of each bracket passes all rungs, and all other trials stop at the first rung of their bracket.
         """
         if not self.rungs():
             return trials * self.max_t

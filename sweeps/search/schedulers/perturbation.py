@@ -110,7 +110,11 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
 
 
 def draw_key(dimension: Dimension, rng: random.Random) -> Any:
-    """Draw a random key from the domain of a dimension."""
+    """Return the key of a random value of a dimension.
+
+    A key is what the study records for a value: the key of an option, a probability in (0, 1) for a normal distribution (`randn` and
+    `qrandn`), and the number itself for any other domain; see `sweeps.space.domains`.
+    """
     if dimension.options:
         return rng.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:

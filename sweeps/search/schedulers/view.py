@@ -15,11 +15,11 @@ class TrialView:
     Attributes:
         number: Number of the trial.
         bracket: Number of the trial's bracket. Schedulers compare only trials of the same bracket.
-        values: Reported values by step, in the order of the steps. The metric is that of the first objective, unless this metric is a
-            cost; see `sweeps.study.objectives`.
+        values: Reported values of one metric by step, in the order of the steps. This is the metric of the first objective that is not a
+            cost; if all objectives are costs, see `sweeps.study.objectives`.
         running: True until the trial has ended. A paused trial has not ended.
         paused_at: Rung at which the trial is paused; None if the trial is not paused.
-        seconds: Wall time that the trial has used.
+        seconds: Wall time that the trial has used so far, in seconds.
         checkpoint_step: Step of the latest checkpoint of a running trial. None if the trial has no checkpoint, or if the scheduler does not
             perturb trials.
         population: Text that identifies the trial's population. Trials of the same population can use each other's checkpoints. "" if the
