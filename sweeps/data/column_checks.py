@@ -68,7 +68,7 @@ def check_step_columns(
 ) -> list[Problem]:
     """Check that the columns that are named in preprocessing steps exist, in all chains that a space allows.
 
-    A name is reported as a problem only if this column is missing before the step in every chain that can be sampled.
+    A name is a problem only if, in every chain that can be sampled, no column of this name reaches the step.
 
     Args:
         chain: the `preprocessor` section of the space: the steps, and the dimensions if steps or their columns are tuned.

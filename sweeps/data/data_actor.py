@@ -104,8 +104,8 @@ class _DataActor:
             before: fingerprint of the data when the sweep began. None if the sweep is new.
 
         Returns:
-            The information about the data. The fingerprint covers all variants. The other fields describe the first source, without the
-            effect of tuned `drop` and `rows`.
+            The information about the data. The fingerprint covers all variants. The other fields describe the data before tuned `drop` and
+            `rows` are applied. If `data.train` is tuned, they describe the first option.
 
         Raises:
             InputError: see `DataVariants`. Also raised if the fingerprint of the data is not `before`; nothing is then written.
@@ -277,7 +277,7 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
 
 
 def load_arguments(space: Space, before: str | None) -> LoadArguments:
-    """Return the arguments with which `_DataActor.load` reads the data of a space. `before` is an argument of that method."""
+    """Return the arguments with which `_DataActor.load` reads the data of a space. For `before`, see that method."""
     return space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before
 
 

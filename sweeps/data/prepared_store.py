@@ -86,8 +86,8 @@ class PreparedStore:
         """Store the information about a data variant.
 
         Args:
-            info: the information. `info.check` is not written.
-            check: the rows of `info.check` as a table, which is written. None if the sweep has no data.
+            info: the information. Its field `check` is ignored; the argument `check` replaces it.
+            check: rows to store in the file `check.parquet` of the variant. None if the sweep has no data.
             data: the variant's values of the tuned keys of `data`. None if nothing is tuned.
         """
         if check is not None:

@@ -105,7 +105,7 @@ def rows_in_fraction(n: int, share: float | None) -> int:
 def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None) -> np.ndarray:
     """Sample exactly `rows` of `n` rows at random. Each class keeps its share, up to a difference of about one row.
 
-    If possible, at least one row of each class is left out.
+    If possible, at least one row of each class is not sampled, so that the remaining rows have all classes, too.
 
     Args:
         n: number of rows to sample from.

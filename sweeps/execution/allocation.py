@@ -109,7 +109,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Wait:
-    """Action: wait until a trial, a fit or a closing worker ends, or until a new request comes. No request can be served before.
+    """Action: wait, because no request can be served now. Decide again when a trial, a fit or a worker ends, or when a new request comes.
 
     Attributes:
         too_large: Requests that would not fit even on the empty cluster. They wait for new nodes, and do not delay other requests.
@@ -129,9 +129,10 @@ class Cluster:
         nodes: Resources of each node, by node id.
         workers: All workers that hold resources.
         grants: Node id and resources of each running fit.
-        parked: Number of CPUs that workers may hold in addition to the CPUs of `nodes`. Busy workers and fits together still use at most
-            the CPUs of `nodes`, so idle workers need not be closed. None if Ray has no additional CPUs: Ray was not started for the sweep.
-        limit: Amounts of some resources that the sweep may hold on all nodes together. None if there is no limit.
+        parked: Number of CPUs that Ray counts in addition to the CPUs of `nodes`, so that idle workers need not be closed. Workers may hold
+            them, but busy workers and fits together use at most the CPUs of `nodes`. None if Ray was not started for the sweep;
+            Ray then counts no additional CPUs.
+        limit: Largest amount of each limited resource that the sweep may hold on all nodes together. None if there is no limit.
     """
 
     nodes: Mapping[str, Resources]
@@ -207,7 +208,7 @@ def growth(cluster: Cluster, queue: Sequence[Request], shape: Shape, size: int, 
         shape: Shape of the trial.
         size: Current number of workers of the gang.
         nodes: Ids of the nodes on which the gang has workers.
-        left: Whether a trial is left that has not started, or a started trial has not requested workers yet. The gang then does not grow.
+        left: True if the sweep will start more trials, or if a started trial has not requested workers yet. The gang then does not grow.
     """
     if queue or left:
         return None
@@ -221,7 +222,7 @@ def largest_gang(shape: Shape, cluster: Cluster) -> int:
 
 
 def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False) -> Place | Grant | None:
-    """Return the action that serves a request in this state of the cluster. Return None if the request cannot be served now.
+    """Return the action that serves a request now; None if the request cannot be served. An elastic trial gets all workers that it may get.
 
     Args:
         request: The trial or the fit.
@@ -354,7 +355,7 @@ def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
 def _place(
     request: Request, cluster: Cluster, larger: bool = False, size: int | None = None, near: Collection[str] = ()
 ) -> Place | Grant | None:
-    """Return the action that serves a request in this state of the cluster. Return None if the request cannot be served now.
+    """Return the action that serves a request now; None if the request cannot be served. A trial gets exactly `size` workers.
 
     Args:
         request: The trial or the fit.

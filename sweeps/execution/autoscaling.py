@@ -1,7 +1,7 @@
 """Ask Ray's autoscaler for the nodes that waiting trials need, and find out whether the autoscaler can start enough nodes for a trial.
 
-The autoscaler starts nodes for pending placement groups. Ray Tune also creates such a group for each trial. A placement group belongs to
-the sweep's Ray job, so Ray removes the group when the driver dies.
+The autoscaler starts nodes for pending placement groups, so this module creates a placement group for each waiting trial. Ray Tune does the
+same for its trials. The group belongs to the sweep's Ray job, so Ray removes the group when the driver dies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def bundles_of(request: Request) -> list[dict[str, float]]:
 
 
 def within(requests: Sequence[Request], left: Mapping[str, float] | None) -> list[Request]:
-    """Return requests that fit together into what the sweep's limit leaves. A request that does not fit after earlier ones is skipped.
+    """Return the requests that, taken together, fit into the rest of the sweep's limit (`left`).
+
+    The requests are taken in order. A request that does not fit into the amounts that earlier requests leave is skipped.
 
     Args:
         requests: Requests that wait, in the order of the queue.

@@ -105,7 +105,10 @@ class WorkerGroup(BaseWorkerGroup):
         return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
 
     def get_resources_per_worker(self) -> dict[str, float]:
-        """Return the resources of one worker. Whole amounts are integers, because Ray's backend for JAX counts GPUs."""
+        """Return the resources of one worker.
+
+        Whole amounts are integers, because Ray's backend for JAX passes the number of GPUs to `range`.
+        """
         return {name: int(amount) if float(amount).is_integer() else amount for name, amount in self._resources.items()}
 
     def __len__(self) -> int:

@@ -44,8 +44,8 @@ def started() -> set[psutil.Process]:
 def end(mark: str, before: Collection[int] | None = None) -> int:
     """Kill the processes that a training loop has started, except helper processes of libraries, such as joblib's workers.
 
-    The environment in `/proc` of a forked process is the one that its parent was started with, so it has no mark. A forked process is found
-    only because it is a descendant of this process.
+    For a forked process, `/proc` shows the environment with which the parent was started. The mark is missing in this environment, so a
+    forked process is found only because it is a descendant of this process.
 
     Args:
         mark: Value or beginning of the environment variable; see `marked`.

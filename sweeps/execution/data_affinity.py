@@ -20,7 +20,7 @@ def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
     """Return which prepared data a worker keeps in its cache when a trial starts.
 
     Args:
-        kept: (key, bytes) of all prepared data in the cache, with the most recently used last. The result has the same form.
+        kept: (key, size in bytes) of all prepared data in the cache, the most recently used last. The result has the same form.
         key: Key of the data of the trial that starts. This data is always kept.
         size: Size of this data in bytes.
         room: Size that all kept data may have together, in bytes. The least recently used data is dropped first.

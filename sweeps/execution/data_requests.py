@@ -68,7 +68,7 @@ class Fits:
         self._known.set()
 
     async def fit_before_trials(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
-        """Fit preprocessing chains before the first trial. The arguments are those of `Pool.prefit`."""
+        """Fit preprocessing chains before the first trial. For the arguments, see `_Pool.prefit`."""
         await self._known.wait()
         if warm and not any([await self._runs_tasks(chain) for _, chain in fits]):
             self.workers.warm(warm)
@@ -76,7 +76,7 @@ class Fits:
             await asyncio.shield(future)
 
     def of(self, data: dict, chain: tuple) -> asyncio.Future[dict[str, Any]]:
-        """Return a future of the data of a trial, as the trial's preprocessing steps transform it.
+        """Return a future of a trial's prepared data: the data after the trial's preprocessing steps.
 
         If several trials have equal arguments, they get the same future, and the data is prepared only once.
 
@@ -134,7 +134,7 @@ class Fits:
                         raise SweepsError(f"{why}; this happened {deaths} times in a row while it prepared the data of this trial") from e
 
     async def _runs_tasks(self, chain: tuple) -> bool:
-        """Return whether a fit of this chain runs Ray tasks. Wait until Ray has restarted the data actor if its process has died."""
+        """Return whether a fit of this chain runs Ray tasks. If the data actor's process has died, wait until Ray has restarted it."""
         return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote(chain))
 
 

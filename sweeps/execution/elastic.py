@@ -19,7 +19,7 @@ class ElasticGangs:
     """Changes the sizes of the gangs of elastic trials. For other trials, the methods do nothing.
 
     Args:
-        workers: The workers.
+        workers: The worker pool.
 
     Attributes:
         all_started: Whether the sweep's driver has started all trials of the sweep. Only then may gangs grow.
@@ -45,7 +45,7 @@ class ElasticGangs:
     def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
         """If an elastic trial can start its next attempt at once, keep its workers, and add the workers by which the gang grows.
 
-        This is so if the gang grows, or if workers were lost and those that remain are enough for the trial.
+        A trial can start at once if its gang grows, or if workers were lost and the remaining workers are enough for the trial.
 
         Returns:
             True if workers were kept. False if the trial ends, or must wait for workers like any other trial.
@@ -65,7 +65,7 @@ class ElasticGangs:
     async def may_continue(self, running: RunningTrial, step: int) -> int:
         """If a step is a gate of an elastic trial, wait until all ranks have reported it, and decide whether the gang changes its size.
 
-        If the step is no gate, return at once.
+        A gate is a step at which all ranks wait; see `Gates`. If the step is no gate, return at once.
 
         Returns:
             The step of the next gate. `STOP` if the ranks must stop here, because the gang changes its size.

@@ -131,7 +131,7 @@ def _thread_pools(threadpoolctl: Any, modules: int) -> Any:
 
     Args:
         threadpoolctl: The module.
-        modules: Number of imported modules. To find the libraries takes milliseconds, so the result is cached until this number changes.
+        modules: Number of imported modules. Finding the libraries takes milliseconds, so the result is cached until this number changes.
     """
     return threadpoolctl.ThreadpoolController().lib_controllers
 

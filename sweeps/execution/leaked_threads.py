@@ -28,7 +28,9 @@ def started_since(before: Collection[threading.Thread]) -> list[threading.Thread
 
 
 def describe_first(threads: Iterable[threading.Thread]) -> str | None:
-    """Return a message about the first thread that runs the user's code and does not end within `END_WITHIN` seconds; None without one.
+    """Return a message about the first thread that runs the user's code and does not end within `END_WITHIN` seconds.
+
+    Return None if there is no such thread.
 
     A thread that runs only a library's code, such as the monitor of a progress bar, is ignored, because it does nothing for the trial.
     """

@@ -214,9 +214,9 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call, in which no parameter has another value than the run has already.
+        """Return the arguments of a call without new values for parameters that the run already has.
 
-        MLflow would reject the whole call if a parameter had another value.
+        If a parameter had another value than in the run, MLflow would reject the whole call.
         """
         params = [given["param"]] if "param" in given else given.get("params") or ()
         if not params or self.mirror is not None:
@@ -387,7 +387,7 @@ def _attach(fluent: Any) -> None:
 def _guard(store: Any) -> None:
     """Patch an MLflow store, so that a loop cannot change the status, end time and name of the trial's run.
 
-    The patched methods for this run also use an SQLite file if the store's server stops answering; see `TrialRun.calls`.
+    If the store's server stops answering, calls for the trial's run use an SQLite file instead; see `TrialRun.calls`.
     """
     if hasattr(store, "_sweeps_guards"):  # MLflow caches stores, so a store serves later trials as well.
         return

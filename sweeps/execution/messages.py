@@ -16,7 +16,7 @@ class Job:
 
     Attributes:
         sweep: Name of the sweep. `get_experiment_name()` returns this name, followed by the trial's id.
-        loop: Reference to the training loop, as `module:attr`.
+        loop: Reference to the training loop, of the form `module:attr`.
         backend: Name of Ray Train's backend that connects the workers of a gang, such as "torch" or "xgboost".
         roots: Folders that each worker adds to `sys.path`, to import the user's modules.
         metric: Metric of the main objective. Schedulers compare its values. None if there is no main objective.
@@ -246,7 +246,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a trial since the driver last asked the pool.
+    """Progress of a trial, for the driver: the reports since the driver last asked the pool, and the present state of the trial.
 
     Attributes:
         reports: New reports, in order.
@@ -257,9 +257,9 @@ class Progress:
         error: Error text of a failed trial, such as its traceback; else None.
         refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
         final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty without such a call.
-        attempts: Number of attempts that were started.
-        seconds: Seconds that the trial's attempts took on workers.
-        worker_seconds: Sum of the seconds over all workers: ten seconds on two workers are 20.
+        attempts: Number of attempts that were started so far.
+        seconds: Seconds that all attempts of the trial have spent on workers so far.
+        worker_seconds: Sum of these seconds over all workers: ten seconds on two workers are 20.
         sizes: Each number of workers that an elastic trial has had, with the step at which it began; empty for other trials.
     """
 
@@ -278,7 +278,7 @@ class Progress:
 
 
 class Stage(enum.Enum):
-    """What a trial that has started and not ended does now."""
+    """What an active trial does now. A trial is active from its start to its end."""
 
     PREPARING = "preparing data"
     WAITING = "waiting for workers"
@@ -288,7 +288,7 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources in use, and the stage of each active trial, which has started and not ended. The pool sends this object to the driver.
+    """Resources in use, and the stage of each active trial (see `Stage`). The pool sends this object to the driver.
 
     Attributes:
         total: All resources of the cluster.

@@ -79,8 +79,8 @@ class _Pool:
     async def warm(self, shapes: Sequence[Shape]) -> None:
         """Start as many workers as the pool needs to run one trial of each shape at the same time.
 
-        The driver calls this method while the data is read. The workers start in the order of the shapes, and no worker starts for the
-        first shape for which the free resources are not enough, nor for later shapes.
+        The driver calls this method while the data is read. The workers start in the order of the shapes. If the free resources are not
+        enough for a shape, no worker starts for this shape or for later shapes.
         """
         self.workers.warm(shapes)
 
@@ -166,7 +166,7 @@ class _Pool:
             running.decide(step, continues and not running.yields)
 
     async def renew(self, trial: Trial, step: int, past: Past) -> None:
-        """Continue a trial that waits at a perturbation step with other parameters, in a new attempt.
+        """Give new parameters to a trial that waits at a perturbation step, and continue the trial in a new attempt.
 
         Args:
             trial: The trial with its new parameters.
@@ -259,7 +259,7 @@ class _Pool:
         return progress.next_progress(running.spent(), running.worker_seconds_spent())
 
     async def step(self, trial_id: str) -> dict[str, Any]:
-        """Return what `advance` returns, in a dict: Ray Tune takes it for a result of the trial."""
+        """Return the result of `advance` in a dict with the key "progress". To Ray Tune, this dict is a result of the trial."""
         return {"progress": await self.advance(trial_id)}
 
     async def checkpoint_step(self, trial_id: str) -> int:

@@ -48,7 +48,7 @@ class Worker:
         phase: IDLE, BUSY or CLOSING; see `Phase`.
         idle_since: Time at which the worker last became idle, by the monotonic clock.
         used: Number that tells which of two workers was used more recently: the one with the larger number.
-        cached: (key, bytes) of the data that the worker caches, with the most recently used data last.
+        cached: (key, size in bytes) of the data that the worker caches, the most recently used data last.
         gang: Gang that the worker belongs to; None if it belongs to no gang.
         actor: Handle of the worker's actor.
         info: Description that the worker sent when it had started; None before the worker has started.
@@ -57,7 +57,7 @@ class Worker:
         gone: Event that is set when the process has ended.
         heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first heartbeat.
         calls: Calls that the worker has not received yet: number, method and arguments.
-        answers: Maps the number of each call that has not returned to the future of its end.
+        answers: For each call that has not ended yet, a future that is done when the call ends; keyed by the call's number.
     """
 
     def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):

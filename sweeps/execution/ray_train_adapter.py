@@ -203,8 +203,8 @@ class Utils(TrainFnUtils):
 class TuneSession:
     """Session through which Tune's functions, callbacks and `ray.air.session` reach the running trial.
 
-    This class has all attributes of a `_TrainSession` that `ray.train._internal.session` reads. In Ray Tune, `world_rank` of such a session
-    is None. Here it is a number, because with None Ray would reject calls of `ray.train.report` in the same loop.
+    This class has every attribute that `ray.train._internal.session` reads from a `_TrainSession`. In Ray Tune, `world_rank` of such a
+    session is None. Here it is a number, because with None Ray would reject calls of `ray.train.report` in the same loop.
 
     Args:
         session: The running trial.

@@ -185,7 +185,10 @@ class RunningTrial:
                 self.changed.set()
 
     def retry(self) -> None:
-        """Prepare for another attempt after an exception. Decisions that stopped ranks are deleted: the exception may be their cause."""
+        """Prepare for another attempt after an exception.
+
+        Decisions to stop are deleted, because ranks that wait at a rung are stopped if rank 0 has raised an exception.
+        """
         if not self.stopped:
             self.decisions = {step: decision for step, decision in self.decisions.items() if not decision.done() or decision.result()}
 

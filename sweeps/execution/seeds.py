@@ -1,4 +1,4 @@
-"""Seed `random`, NumPy and torch for a trial. A loop may import torch after it has started."""
+"""Seed `random`, NumPy and torch for a trial. If a loop imports torch only after it has started, torch is seeded at this import."""
 
 from __future__ import annotations
 

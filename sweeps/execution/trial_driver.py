@@ -47,8 +47,8 @@ class TrialDriver:
     Args:
         job: Settings that all trials share.
         max_failures: Largest number of failed attempts after which a trial is still retried (`limits.max_failures`).
-        workers: The workers.
-        fits: The prepared data.
+        workers: The worker pool.
+        fits: Futures of the prepared data of trials.
         spawn: Runs a coroutine in the background.
         files: Threads that list and delete checkpoints.
         kills_for_memory: Function that returns how many processes were killed for lack of memory on this machine up to now.
@@ -329,7 +329,7 @@ class TrialDriver:
         """Wait until all ranks have ended or one rank has failed.
 
         Returns:
-            None. If `limits.trial_timeout` or `limits.report_timeout` is exceeded first, a message about this time limit.
+            A message about the time limit if `limits.trial_timeout` or `limits.report_timeout` is exceeded first; else None.
         """
         limit, silence = self.job.trial_timeout, self.job.report_timeout
         pending = set(ranks)

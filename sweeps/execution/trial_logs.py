@@ -31,7 +31,7 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
 
     Args:
         path: The file. Its folder is created.
-        title: Text of the first line that is written to the file, after the time.
+        title: Text that follows the time in the first line that is written.
 
     Yields:
         A function that writes a line to the log, even if the loop has closed or replaced Python's streams.

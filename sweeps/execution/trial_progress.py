@@ -228,11 +228,11 @@ class TrialProgress:
         return bool(self._undelivered)
 
     def next_progress(self, seconds: float, worker_seconds: float = 0.0) -> Progress:
-        """Return the progress since the last call, and mark it as received by the driver.
+        """Return the reports since the last call and the state of the trial. Mark these reports as received by the driver.
 
         Args:
-            seconds: Seconds that the trial has spent on workers.
-            worker_seconds: Sum of the seconds over all workers.
+            seconds: Seconds that all attempts of the trial have spent on workers so far.
+            worker_seconds: Sum of these seconds over all workers.
         """
         progress = Progress(
             reports=tuple(self._undelivered),

@@ -72,7 +72,7 @@ class DatasetCache:
 
 
 class TrialSession:
-    """One attempt at a trial on one rank, as the functions of `ray.train` in the loop see it.
+    """One attempt at a trial on one rank. The functions of `ray.train` in the loop call this object.
 
     Args:
         pool: Handle of the pool.
@@ -85,7 +85,7 @@ class TrialSession:
     Attributes:
         name: Name of the sweep, a hyphen and the id of the trial.
         folder: The trial's folder.
-        step: Step of the latest report. If the attempt continues from a checkpoint, its first report is the step after the checkpoint's.
+        step: Step of the latest report. If the attempt continues from a checkpoint at step n, its first report has the step n + 1.
         stopped: Whether `report` has raised `Stopped`.
         reports: Number of reports in this attempt.
     """
@@ -169,7 +169,7 @@ class TrialSession:
     def _resolve_resumption(self) -> None:
         """At the first report, ask the pool whether the loop on rank 0 continues from its checkpoint.
 
-        If so, the report has the step after the checkpoint's; else its step is 1.
+        If the loop continues from a checkpoint at step n, this report has the step n + 1. Otherwise, this report has the step 1.
 
         Raises:
             CheckpointIgnored: The loop does not continue from its checkpoint under PBT.
@@ -227,7 +227,7 @@ class TrialSession:
         sent.future().add_done_callback(lambda answer: self._acknowledge(update) if answer.exception() is None else None)
 
     def unacknowledged(self) -> RankUpdate:
-        """Return everything that the pool has not acknowledged."""
+        """Return all reports and checkpoints that the pool has not acknowledged."""
         with self._lock:
             return RankUpdate(self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints))
 
@@ -238,7 +238,7 @@ class TrialSession:
             self._checkpoints = [c for c in self._checkpoints if c.step > update.step]
 
     def hurry(self, step: int) -> None:
-        """Send the reports and checkpoints to the pool at once, or when the loop has reported this step if it has not yet done so.
+        """Send the reports and checkpoints to the pool as soon as the loop has reported this step: at once if it has already done so.
 
         The pool calls this because another rank has stored a checkpoint at this step. The checkpoint is complete only when the pool knows
         that this rank has reported the step.
@@ -327,7 +327,7 @@ class TrialSession:
 
 
 def stack_of(thread: int) -> str:
-    """Return the stack of a thread in the format of a traceback; "" if the thread has ended. It begins with the user's first frame."""
+    """Return the stack of a thread in the format of a traceback, from the first frame of the user's code; "" if the thread has ended."""
     frame = sys._current_frames().get(thread)
     if frame is None:
         return ""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _output_dtype(values: pd.Series) -> Any:
-    """Return the dtype of a prepared column, in training and in prediction.
+    """Return the dtype to which a prepared column is converted, both in training and in prediction.
 
     Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8, which encoders create, are kept.
     """

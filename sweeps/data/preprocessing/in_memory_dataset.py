@@ -1,4 +1,4 @@
-"""Replace Ray Data's `Dataset` so that Ray's preprocessors are fitted in this process.
+"""Stand-in for Ray Data's `Dataset`, with which Ray's preprocessors are fitted in this process.
 
 A fit through Ray Data starts five processes and takes seconds even for a hundred rows. The class in this module runs the same aggregations
 on rows in memory. Like Ray Data, it aggregates each block and then merges the results.
