@@ -1,7 +1,7 @@
 """Ask Ray's autoscaler for the nodes that waiting trials need, and find out whether the autoscaler can start enough nodes for a trial.
 
-The autoscaler starts nodes for pending placement groups, so this module creates a placement group for each waiting trial. Ray Tune does the
-same for its trials. The group belongs to the sweep's Ray job, so Ray removes the group when the driver dies.
+The autoscaler starts nodes for pending placement groups, so this module creates a group for each waiting request. Ray Tune does the same
+for its trials. Each group belongs to the sweep's Ray job, so Ray removes the groups when the driver dies.
 """
 
 from __future__ import annotations
