@@ -315,13 +315,13 @@ def _integer(name: str, value: Any) -> Any:
 
 
 def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:
-    """Create a booster without column names.
+    """Create a booster without column names. If `model_file` is given, the booster continues from the model in this file.
 
     `monotone_constraints` and `interaction_constraints` may name columns. If one of them is set, the matrices get column names while
     XGBoost looks up these columns.
 
     Raises:
-        ValueError: One of these parameters names an unknown column.
+        ValueError: One of these two parameters names an unknown column.
     """
     constrained = [key for key in CONSTRAINTS if params.get(key) is not None]
     if constrained:

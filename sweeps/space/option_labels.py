@@ -15,7 +15,10 @@ LIMIT = 60
 
 
 def canonical(template: Template) -> Any:
-    """Return a hashable value that two templates share only if they are equal. 1 and 1.0 are equal templates, but `true` and 1 are not."""
+    """Return a hashable value with which two templates can be compared. Only equal templates have the same value.
+
+    1 and 1.0 are equal templates, but `true` and 1 are not. The names of dimensions are not compared.
+    """
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
         return ("dimension", template.kind, tuple(canonical(option.value) for option in template.options), numbers, template.when)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Problems:
-    """The problems that were found in one space file, so that they are reported together."""
+    """Collects the problems of one space file. All problems can then be reported together."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int, str, str], Problem] = {}  # the key removes repetitions and sorts by place

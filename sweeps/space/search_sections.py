@@ -163,7 +163,6 @@ class SearchSections:
             check(model, Node(given, options.mark, options.keys), "search.options", options.mark, self.problems)
 
     def _add_unknown_option(self, options: Node, name: str, algorithm: str) -> None:
-        """Add a problem for an option that the algorithm does not have."""
         others = [other for other in registry.names("sampler") if name in option_names("sampler", other)]
         valid = _algorithm_options(algorithm)
         hint = (

@@ -307,7 +307,7 @@ class Checkpoints:
     """The checkpoints that ended trials keep; see `sweeps.checkpoints.retention`.
 
     Attributes:
-        per_trial: Number of checkpoints that a trial keeps: its best checkpoint, and for the rest its latest ones.
+        per_trial: Number of checkpoints that a trial keeps: its best checkpoint and its `per_trial` - 1 latest checkpoints.
         top: Number of trials that keep checkpoints, starting with the best trial. By default all trials keep checkpoints.
         max_disk: Largest disk space of all checkpoints together, such as `500MB` or `10GB`. The checkpoints of the worst trials are deleted
             first.

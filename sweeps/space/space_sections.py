@@ -89,7 +89,6 @@ class SpaceParser(ChainParser):
         return {key: read(node, key, f"{path}.{key}") for key in node.value if key != "when"}
 
     def _parameter(self, node: Node, name: Any, path: str) -> Template:
-        """Parse a parameter of the loop."""
         if not isinstance(name, str) or not name:
             return self.wrong_key(node, name, path, "the name of a parameter must be text; put quotes around it")
         template = self.anything(node.value[name], path)
@@ -112,7 +111,6 @@ class SpaceParser(ChainParser):
             self.problems.add(node.keys[name], path, text)
 
     def _scaling_key(self, node: Node, key: Any, path: str) -> Template:
-        """Parse a key of `scaling`."""
         if key == "resources_per_worker":
             return self._mapping(node.value[key], path, "such as {CPU: 1}", self._amount)
         if key == "num_workers":

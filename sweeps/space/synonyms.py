@@ -214,7 +214,9 @@ _OUR_NAMES = {place: {normalized(name): word for name, word in words.items()} fo
 
 
 def our_name(place: str, name: object) -> str | None:
-    """Return the space file's word for a name of another tool, or a hint. Return None if the table does not have the name.
+    """Return the space file's word for a name of another tool, or a hint such as "write `limits: {max_trials: N}`".
+
+    Return None if the table does not have the name.
 
     Args:
         place: Place of the name in the space file: a key of `SUGGESTIONS`, such as "scheduler.name".

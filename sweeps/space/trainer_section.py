@@ -88,7 +88,7 @@ class TrainerSection:
         return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
 
     def _from_name(self, node: Node, name: str) -> TrainerSpec | None:
-        """Return a built-in trainer, or the trainer of a user's module, by its name."""
+        """Return the built-in trainer with a name, or the trainer in the user's module with this name. Return None after a problem."""
         dotted = all(part.isidentifier() for part in name.split("."))
         if ":" in name:
             mapping = (

@@ -217,7 +217,6 @@ def _size_and_height(node: Node) -> tuple[int, int]:
 
 
 def _scalar_node(event: events.ScalarEvent, mark: Mark) -> Node:
-    """Return the node of a scalar."""
     text, is_plain = event.value, event.implicit[0]
     try:
         value = scalar(text) if is_plain else text

@@ -67,7 +67,7 @@ class Rules:
         self._dimensions: dict[str, BaseDistribution] = {}
 
     def fault(self, record: Any) -> str | None:
-        """Validate the next record. An invalid record does not change the state.
+        """Validate the next record, and update `trials` if the record is valid.
 
         Args:
             record: The JSON value of the record's line; `NOTHING` if the line is not JSON.
@@ -130,7 +130,7 @@ class Rules:
         self.trials.append(trial)
 
     def _add_given(self, record: records.CreateTrial, trial: TrialState, number: int) -> None:
-        """Check the record of an initial point with a known result. This single record contains the whole trial."""
+        """Check the record of an initial point with a known result, and update `trial`. This single record contains the whole trial."""
         self._check_values(record.values if record.value is None else [record.value])
         for name, value in record.params.items():
             self._check_param(name, value, record.distributions[name])

@@ -153,7 +153,7 @@ def bar(part: float, width: int) -> Text:
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """Format a value of the objective."""
+    """Format a value of the objective with up to `digits` significant digits. Return "" for None."""
     return "" if value is None else f"{value:.{digits}g}"
 
 

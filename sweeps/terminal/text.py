@@ -54,7 +54,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Format a value of a configuration or a metric, with six digits for a float."""
+    """Format a value of a configuration or a metric. A float gets up to six significant digits."""
     return f"{value:.6g}" if isinstance(value, float) else str(list(value) if isinstance(value, tuple) else value)
 
 

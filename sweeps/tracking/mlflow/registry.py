@@ -126,7 +126,7 @@ def register(
 
 @contextlib.contextmanager
 def _mlflow_errors(uri: str) -> Iterator[None]:
-    """Convert errors of MLflow to errors of sweeps."""
+    """Context manager that raises an InputError or a SweepsError in place of an error of MLflow."""
     from mlflow.exceptions import MlflowException, RestException
 
     try:
