@@ -31,7 +31,7 @@ class SourceFiles:
         system: Arrow's file system.
         paths: paths of the files in `system`, sorted. There is at least one.
         folder: the source's path if the source is a folder; otherwise None.
-        base: common beginning of the paths. Messages leave this part out.
+        base: folder that messages leave out at the beginning of a path. Empty if messages show whole paths.
     """
 
     source: str

@@ -129,9 +129,8 @@ class Cluster:
         nodes: Resources of each node, by node id.
         workers: All workers that hold resources.
         grants: Node id and resources of each running fit.
-        parked: Number of CPUs that Ray counts in addition to the CPUs of `nodes`, so that idle workers need not be closed. Workers may hold
-            them, but busy workers and fits together use at most the CPUs of `nodes`. None if Ray was not started for the sweep;
-            Ray then counts no additional CPUs.
+        parked: Number of additional CPUs that Ray counts for idle workers (see `cluster.Joined`), so that idle workers need not be closed.
+            Busy workers and fits together use at most the CPUs of `nodes`. None if Ray was not started for the sweep.
         limit: Largest amount of each limited resource that the sweep may hold on all nodes together. None if there is no limit.
     """
 
