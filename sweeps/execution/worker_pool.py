@@ -172,11 +172,13 @@ class WorkerPool:
         Args:
             shape: Shape of the trial.
             members: Workers of the gang.
-            left: True if the sweep will start more trials, or if a started trial has not asked for workers yet.
+            left: True if the sweep will start more trials, or if a started trial has not asked for workers yet. The gang then does not
+                grow.
             reserve: Whether to reserve workers. If False, workers are only started, for a later call.
 
         Returns:
-            The reserved workers; [] if the gang grows at a later step, and None if it cannot grow now.
+            The reserved workers. [] if additional workers are still starting or `reserve` is False, so that the gang can grow at a later
+            step. None if the gang cannot grow now, because a trial may need the resources or none are free.
         """
         nodes = {worker.node for worker in members}
         wanted = allocation.growth(self._cluster(), [request for request, _, _ in self._queue], shape, len(members), nodes, left)
@@ -221,7 +223,9 @@ class WorkerPool:
         return any(not granted.done() for _, granted, _ in self._queue)
 
     def release(self, gang: Gang, seconds: float = 0.0) -> None:
-        """Release the workers of a gang after an attempt. If the gang is broken, disband it; otherwise the workers stay connected.
+        """Release the workers of a gang after an attempt.
+
+        If the gang is broken (see `Gang`), disband it; otherwise the workers stay connected.
 
         Args:
             gang: The gang.

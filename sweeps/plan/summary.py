@@ -35,8 +35,10 @@ class Plan:
         even: True if `counts` is exact. If a grid is inside an option of a choice, `counts` is approximate.
         shapes: Number of trials of every shape. A shape is a number of workers and the resources of each worker.
         fit_at_once: For each shape in `shapes`, the number of trials of this shape that fit on the machine at the same time.
-        at_once: Number of trials that `sweeps run` would run at the same time if they all fit on the machine.
-        room: Number of trials that fit on the machine at the same time. If `at_once` is larger, the other trials wait for resources.
+        at_once: Largest number of trials that run at the same time: `limits.max_concurrent_trials`, or `room` if this is `auto`, but at
+            most `limits.max_trials`.
+        room: Number of trials that fit on the machine at the same time if all have the smallest shape. If `at_once` is larger,
+            the other trials wait for resources.
         workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at the same
             time. In this case, the sweep closes some workers and starts new ones in their place.
         variants: Number of different `data` sections that trials may have; None if `data.rows` is continuous.

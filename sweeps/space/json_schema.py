@@ -173,7 +173,6 @@ def _scheduler() -> Schema:
 
 
 def _data() -> Schema:
-    """Return the schema of `data`."""
     section = _section(section_models.DataKeys)
     properties = section["properties"]
     call = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": _ANY_OPTIONS}

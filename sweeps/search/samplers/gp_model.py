@@ -44,8 +44,9 @@ FITTED = "gp:fitted"
 class GpModel:
     """Suggest the configuration with the largest expected improvement at full fidelity.
 
-    The first suggestion is the middle of each numeric dimension, with a random option of each other dimension. Users tend to choose ranges
-    around values that work. Google's Vizier does the same (Song et al., 2024: The Vizier Gaussian Process Bandit Algorithm).
+    The first suggestion is the middle of each numeric dimension, with a random option of each other dimension. The middle is often good,
+    because users tend to choose ranges around values that work. Google's Vizier does the same (Song et al., 2024: The Vizier Gaussian
+    Process Bandit Algorithm).
 
     Args:
         n_startup_trials: Number of trials that must have a value before the model is used. Until then, suggestions are random, except the
