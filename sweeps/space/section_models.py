@@ -202,7 +202,8 @@ class InitialPoint:
     """A configuration to try before anything is sampled.
 
     Attributes:
-        keys: Key of each given dimension, by name (see `Dimension.value`). The other dimensions are sampled.
+        keys: Key of each dimension that the point sets, by the dimension's name. A key stands for a value; see `Dimension.value`. The
+            other dimensions are sampled.
         values: Known results, one for each objective. None if the results are unknown; the point must then be run.
     """
 

@@ -1,4 +1,4 @@
-"""Names and parameters of preprocessing steps, known without importing Ray."""
+"""Names and parameters of Ray Data's preprocessing steps, listed here so that a space file can be parsed without importing Ray."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ class InvalidValue(Exception):
 
 
 def read_term(dim: Dimension, node: Node) -> Term:
-    """Parse the value of one key of a `when`: a value, a comparison, or a list of values and comparisons, one of which must be true.
+    """Parse the value of one key of a `when`.
+
+    It is a required value, a comparison such as `> 3`, or a list of these. A list is satisfied if at least one of its items is.
 
     Args:
         dim: The dimension that the key names.

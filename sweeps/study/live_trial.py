@@ -44,11 +44,11 @@ class LiveTrial:
 
     Args:
         trial: The trial.
-        keys: Key of each active dimension.
+        keys: Key of each active dimension, by the dimension's name. A key stands for a value; see `sweeps.space.Dimension.value`.
 
     Attributes:
         trial: The trial, with its current parameters.
-        keys: Current key of each active dimension.
+        keys: Current key of each active dimension, by the dimension's name.
         curve: Values of the leading metric (see `Objectives.metric`), by step.
         other_curves: (step, value) pairs of the other metrics in objectives and constraints, by metric.
         steps: Step of the last report; 0 before the first report.

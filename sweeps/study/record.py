@@ -44,7 +44,7 @@ class Perturbation:
         step: Step at which the trial was perturbed.
         donor: Id of the trial whose checkpoint was copied.
         origin: Step of the donor's checkpoint. The trial continues from this step.
-        keys: New key of each active dimension.
+        keys: New key of each active dimension, by the dimension's name; see `sweeps.space.Dimension.value`.
         params, labels: The trial's new parameters and labels; see `sweeps.core.trial.Trial`.
         time: Time of the perturbation, in seconds since the epoch.
     """
@@ -88,7 +88,7 @@ class TrialRecord:
         attempts: Number of attempts so far. In each attempt, a gang of workers runs the training loop.
         reason: Reason why the trial was stopped; None if it was not stopped.
         began, ended: Start and end of the trial in local time; None if the study does not have this time.
-        keys: Current key of each dimension; see `sweeps.space.Dimension.value`.
+        keys: Current key of each active dimension, by the dimension's name; see `sweeps.space.Dimension.value`.
         bracket: Number of the trial's bracket; None if the scheduler has a single bracket.
         origin: Number of the trial that this trial repeats; None for the first trial of a configuration.
         lineage: Perturbations of the trial, in the order in which they happened. The attributes `params`, `labels` and `keys` have the

@@ -84,7 +84,7 @@ class Batch:
         tags: Tags to set, by run ID.
         statuses: Runs to terminate, each as (run ID, status, end time in milliseconds).
         started: Trials that started in this group of events.
-        ended: Numbers of the trials whose files are logged.
+        ended: Numbers of the trials whose artifact files are logged: trials that ended, and at the end of the sweep all trials once more.
     """
 
     retrying: bool
