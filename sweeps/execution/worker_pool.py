@@ -228,7 +228,7 @@ class WorkerPool:
         If the gang is broken (see `Gang`), disband it; otherwise the workers stay connected.
 
         Args:
-            gang: The gang.
+            gang: Gang whose workers ran the attempt.
             seconds: Seconds that the attempt took.
         """
         self._seconds = (self._seconds[0] + 1, self._seconds[1] + seconds)
@@ -492,7 +492,7 @@ class WorkerPool:
         """Remove a worker from the pool, and kill its process if it is alive.
 
         Args:
-            worker: The worker.
+            worker: Worker to remove.
             reason: Exception that is raised in all coroutines that wait for this worker.
         """
         if worker.lost is not None:
@@ -515,7 +515,7 @@ class WorkerPool:
         """Wait until a call to a worker's actor has returned, and return the result of the call.
 
         Args:
-            worker: The worker.
+            worker: Worker whose actor carries out the call.
             reference: Ray's object reference to the result.
 
         Raises:

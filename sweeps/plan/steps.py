@@ -45,7 +45,7 @@ def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, 
     The upper bound assumes that each trial is better than all earlier trials, so that no trial is stopped.
 
     Args:
-        scheduler: The scheduler.
+        scheduler: Scheduler that decides which trials stop early.
         trials: Number of trials.
         at_once: Number of concurrent trials.
         seed: Seed of the sweep, from which brackets are drawn.

@@ -26,7 +26,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     """Return the plan as text, in lines of at most `width` columns.
 
     Args:
-        plan: The plan.
+        plan: Plan to format.
         width: Width of the terminal in columns. A width below 60 is treated as 60.
         machine: Short name for the machine that has the resources, such as "this machine".
     """
@@ -70,7 +70,7 @@ def _table(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: fl
     Args:
         rows: The cells of each row.
         right: Indices of the columns that are aligned to the right.
-        width: The largest width of a line.
+        width: Largest width of a line in columns.
     """
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(sizes) + 2 * (len(sizes) - 1) > width and max(sizes) > 8:

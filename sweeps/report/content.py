@@ -275,7 +275,7 @@ def to_html(results: str, drawn: Drawn, appendix: str) -> str:
 
     Args:
         results: The part of the report above the figures, in Markdown; see `format_results`.
-        drawn: The figures.
+        drawn: Figures to insert between the two parts.
         appendix: The part of the report below the figures, in Markdown; see `format_appendix`.
     """
     from markdown_it import MarkdownIt  # no extra dependency, because Rich needs it too

@@ -35,7 +35,7 @@ def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distr
     """Return an Optuna distribution that contains all values of a dimension, for the axis of a plot.
 
     Args:
-        dimension: The dimension.
+        dimension: Dimension that the plot shows.
         values: The values of the dimension in the trials, as in `TrialRecord.labels`. For a normal distribution, these are values from the
             distribution itself, not the quantiles (0 to 1) that Optuna samples.
     """

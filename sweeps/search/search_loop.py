@@ -132,7 +132,7 @@ class SearchLoop:
 
         Args:
             number: Number of the trial.
-            progress: The progress since the last call.
+            progress: Reports and checkpoints of the trial since the last call.
 
         Returns:
             The reports that this call recorded. Reports that were already recorded are left out.

@@ -185,7 +185,7 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
     """Return the ASGI application that serves a bundle.
 
     Args:
-        bundle: The loaded bundle.
+        bundle: Bundle to serve, already loaded.
         limits: Limits on a request.
         access: The allowed hosts and the token.
         replica: Name of this replica if several replicas share an address; otherwise None.

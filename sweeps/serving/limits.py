@@ -56,8 +56,8 @@ def allowed(phase: Phase, limits: Limits, ending: bool) -> float | None:
     """Return how many seconds a connection may stay in a phase. Return None if there is no limit.
 
     Args:
-        phase: The phase of the connection.
-        limits: The user's limits.
+        phase: What the connection is waiting for.
+        limits: Limits that the user has set.
         ending: True if the server is shutting down. If the phase started before the shutdown signal, its time counts from the signal.
     """
     if phase is Phase.WORK:

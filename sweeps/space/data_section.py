@@ -40,7 +40,7 @@ class DataSection:
         """Parse the section.
 
         Args:
-            node: The section.
+            node: Node of the section in the space file.
             at: Place of the section's key.
 
         Returns:

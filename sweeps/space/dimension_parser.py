@@ -89,7 +89,7 @@ class DimensionParser:
         """Find out whether a mapping is a domain, such as `{grid: [1, 2]}`.
 
         Args:
-            node: The mapping.
+            node: Mapping in the space file.
             path: Dotted key of the mapping.
             values: Values that a domain may have at this place: "anything", "integers", "floats" or "options". A mapping in another tool's
                 form, such as `{min: 0, max: 1}`, is then a problem. With "", such a mapping is a constant, because its keys may be names of
@@ -132,9 +132,9 @@ class DimensionParser:
         """Parse a grid or a choice. Add a problem if the domain is of another kind.
 
         Args:
-            node: The mapping.
+            node: Mapping in the space file, such as `{grid: [1, 2]}`.
             path: Dotted key of the mapping.
-            kind: The kind that `domain` returned.
+            kind: Kind of the domain, as `domain` returned it.
             read: Function that parses an option, given its node and its path.
             otherwise: The value of the dimension if its condition is false.
 
@@ -175,7 +175,7 @@ class DimensionParser:
         """Parse a domain of numbers. Return INVALID after a problem.
 
         Args:
-            node: The mapping.
+            node: Mapping in the space file, such as `{uniform: [0, 1]}`.
             path: Dotted key of the mapping.
             kind: The kind of domain, a key of `RULES`.
         """

@@ -32,7 +32,7 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
     """Return the dimensions that decide which cells exist.
 
     Args:
-        template: The template.
+        template: Template in which to look for the dimensions.
         every: True to return all dimensions, which is needed if any of them has a condition. False to return only grids and dimensions that
             contain grids.
     """

@@ -107,7 +107,7 @@ def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
     """Convert the value that an initial point gives for a dimension into the key that a sampler would suggest for it.
 
     Args:
-        dim: The dimension.
+        dim: Dimension for which the point gives the value.
         node: The value in the space file.
 
     Returns:

@@ -53,7 +53,7 @@ class ByConfiguration:
     """View of an Optuna study that shows one trial for each configuration. Optuna's samplers read the study through this view.
 
     Args:
-        study: The Optuna study.
+        study: Optuna study, in which each repeat is a trial of its own.
         repeats: How many trials a configuration has, and how their values are aggregated.
     """
 

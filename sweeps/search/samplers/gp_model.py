@@ -196,7 +196,7 @@ def observations(history: History, rng: np.random.RandomState) -> list[tuple[flo
     median change between levels, so that they are comparable with values at the highest level.
 
     Args:
-        history: The trials so far.
+        history: History of the sweep, which has the trials so far.
         rng: Random number generator of the trial that is being sampled.
 
     Returns:

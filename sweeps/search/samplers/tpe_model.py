@@ -85,8 +85,8 @@ class TpeModel:
         `own` are preferred. Running trials that have not reached the level are always among the other trials.
 
         Args:
-            study: The study.
-            history: The trials so far.
+            study: Optuna study of the sweep.
+            history: History of the sweep, which has the trials so far.
             level: The level at which trials are compared.
             number: Number of the trial that is being sampled.
             own: Cell of the trial that is being sampled, as `History.cell` returns it.

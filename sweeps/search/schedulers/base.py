@@ -87,7 +87,7 @@ class Scheduler(ABC):
         The driver calls this method before it starts a new trial.
 
         Args:
-            view: The trials so far.
+            view: The sweep's trials so far, with their reported values.
         """
         return None
 
@@ -109,7 +109,7 @@ class Scheduler(ABC):
         """Return the function that perturbs the donor's parameters after an EXPLOIT decision.
 
         Args:
-            view: The trials so far.
+            view: The sweep's trials so far, with their reported values.
             trial: Number of the trial that gets the perturbed parameters.
             rung: Step at which the trial waits.
 

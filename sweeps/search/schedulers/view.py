@@ -102,7 +102,7 @@ class StudyView:
         """Return the trials of a bracket that have a value at a rung.
 
         Args:
-            rung: The rung.
+            rung: Step of the rung.
             bracket: Number of the bracket; 0 if there is only one bracket.
         """
         return [trial for trial in self.trials.values() if rung in trial.values and trial.bracket == bracket]
