@@ -87,7 +87,7 @@ def divide(cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wa
     if wanted.cpus is None and free < 1:
         use = "; ".join(describe(other, cpus, len(gpu_ids)) for other in others)
         raise InputError(
-            Problem("--cpus", f"no CPU is left for this sweep: {use}; wait until the other sweep ends, or give --cpus N to share the CPUs")
+            Problem("--cpus", f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus N to share the CPUs")
         )
     used = {gpu for other in others for gpu in other.gpus}
     by_use = sorted(gpu_ids, key=used.__contains__)  # The sort is stable: free GPUs come first, in their order.

@@ -197,7 +197,7 @@ class TrialSession:
             raise (MetricMissing if self.step == 1 else ValueError)(missing)
         if (name := unbeatable(numbers, self.job.goals)) is not None:
             raise ValueError(
-                f"the metric `{name}` is {numbers[name]} at step {self.step}, which no trial could beat;"
+                f"the metric `{name}` is {numbers[name]} at step {self.step}, a value that no trial could beat;"
                 " report a finite value, or nan if there is no value"
             )
         return numbers

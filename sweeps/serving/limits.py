@@ -10,7 +10,7 @@ MAX_BYTES = 10 * 2**20
 MAX_ROWS = 10_000
 MAX_CONNECTIONS = 500
 RECEIVE_SECONDS = 30.0
-# Time for the headers of a request to arrive. h11 allows 16 KiB of headers.
+# Time for the headers of a request to arrive. h11 allows 16 KiB of headers, or 32 KiB if they arrive in one piece (see `PIECE`).
 HEADER_SECONDS = 10.0
 # Time after which uvicorn closes an idle connection. uvicorn needs an integer.
 KEEP_ALIVE_SECONDS = 5
