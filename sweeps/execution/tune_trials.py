@@ -24,7 +24,7 @@ class Trainable(tune.Trainable):
 
 @contextlib.contextmanager
 def run_in(pool: Any) -> Iterator[None]:
-    """Within the block, Ray Tune runs all trials in this pool.
+    """Context manager that lets Ray Tune run all trials in a pool during the `with` block.
 
     Args:
         pool: Handle of the pool.

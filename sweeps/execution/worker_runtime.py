@@ -138,8 +138,8 @@ class WorkerRuntime:
     def _form_alone(self, resources: dict[str, float]) -> None:
         """Make this worker a gang of one, and set up the backend in this process.
 
-        For torch, create the process group here, because this is faster than Ray Train's backend. For other backends, call Ray Train's
-        backend. If a worker without peers can run without the backend, do not call it.
+        For torch, create the process group here, because this is faster than Ray Train's backend. For any other backend, call Ray Train's
+        backend, unless a single worker needs no backend.
         """
         backend = self.job.backend
         if backend in RENEWED_FOR_EACH_TRIAL:

@@ -131,7 +131,7 @@ def adds_columns(template: Template) -> bool:
 
 
 def largest_values(params: Template) -> dict[str, float]:
-    """Return the largest value of each numeric parameter."""
+    """Return the largest value of each numeric parameter, by the name of the parameter."""
     if isinstance(params, Dimension):
         merged: dict[str, float] = {}
         for option in params.options:

@@ -169,7 +169,7 @@ class _Rebuild:
     def _header_records(self) -> dict[str, dict[str, Any]]:
         """Return the records that a driver writes when it creates a study (see `StudyStore`).
 
-        The key of each record is its name, as returned by `_attribute_name`.
+        The returned dict maps the name of each record, as `_attribute_name` returns it, to the record.
         """
         objectives, scheduler = self._repair.objectives, self._repair.scheduler
         directions = [1 if o.goal == "minimize" else 2 for o in objectives.objectives]

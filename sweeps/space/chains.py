@@ -132,7 +132,7 @@ class ChainParser(DimensionParser):
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 
     def _columns(self, node: Node, path: str) -> Template:
-        """Parse `columns`: a keyword such as `numeric`, a pattern, a list of names and patterns, or a dimension whose options are these."""
+        """Parse `columns`: a keyword such as `numeric`, a name, a pattern such as `price_*`, a list, or a dimension of such options."""
         if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._columns)
         if node.value is None or (isinstance(node.value, str) and node.value):

@@ -239,7 +239,7 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
 
 
 def _number_rule(arg: Any, integer: bool) -> str | None:
-    """Return the rule that an argument breaks, such as "an integer", for a message with "must be"; None if it breaks no rule."""
+    """Return the rule that an argument breaks, such as "an integer"; None if it breaks no rule. Messages write "must be" before it."""
     if isinstance(arg, bool) or not isinstance(arg, int if integer else (int, float)):
         return "an integer" if integer else "a number"
     if isinstance(arg, float):

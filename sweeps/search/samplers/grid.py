@@ -6,4 +6,4 @@ from sweeps.search.samplers.random import Random
 
 
 class Grid(Random):
-    """Visit every cell of the grid in turn."""
+    """Give every grid cell one trial before any cell gets another trial."""

@@ -167,7 +167,7 @@ def internal(trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution
 
     Args:
         trials: The trials. A trial that lacks a dimension of `space` is left out.
-        space: Distributions by name.
+        space: Distributions of the dimensions to return, by name.
 
     Returns:
         One list of values for each dimension, in the order of the trials.
@@ -181,7 +181,7 @@ def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -
 
     Args:
         params: Parameters of a trial.
-        space: Distributions by name. Dimensions with a single value are left out.
+        space: Distributions of the dimensions of the point, by name. Dimensions with a single value are left out.
     """
     active = ((name, distribution) for name, distribution in space.items() if name in params and not distribution.single())
     return frozenset((name, distribution.to_internal_repr(params[name])) for name, distribution in active)

@@ -46,7 +46,8 @@ class TpeModel:
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
-        Return {}, so that all values of the trial are random, if no level has enough trials, and for a small fraction of trials (`RANDOM`).
+        In two cases, return {}, so that all values of the trial are random: no level has enough trials, or the trial belongs to a small
+        random fraction of all trials (`RANDOM`).
         """
         study, number = history.study, history.number
         level = history.highest(self.enough)

@@ -155,7 +155,7 @@ class Scheduler(ABC):
             repeats: Number of repeats of each trial that runs to its end. The result includes the steps of these repeats.
 
         Returns:
-            The number of steps, or None if late trials take as many steps as early trials.
+            The number of steps. None if the scheduler has no estimate; `sweeps plan` then uses the average of the trials that it simulates.
         """
         return None
 

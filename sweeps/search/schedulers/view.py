@@ -50,7 +50,7 @@ class TrialView:
         return self._means[step]
 
     def best_until(self, step: int, minimize: bool) -> float:
-        """Return the best value up to a step; NaN values do not count. Return NaN if there is no other value.
+        """Return the best value up to a step; NaN values do not count. Return NaN if every value is NaN or there is none.
 
         Args:
             step: The last step to consider.
