@@ -9,7 +9,7 @@ with a bundle needs neither a checkout of sweeps nor a Ray cluster. These are th
     code/                                                   the user's modules
     code/_sweeps/                                           the part of sweeps that the bundle needs
     data/sweep/model/                                       the checkpoint of the best step, without the files that only a resume needs
-    data/sweep/preprocessor.json                            the fitted chain
+    data/sweep/preprocessor.json                            the fitted preprocessor, a chain of steps
     data/sweep/preprocessor-N.pkl                           step N of the chain, if the step can only be stored as a pickle
     data/sweep/check.parquet                                raw rows that `sweeps.bundle.check` predicts
     data/sweep/check.npy                                    the model's output for these rows in training

@@ -39,7 +39,8 @@ class CheckProcess:
     """A process that checks one bundle.
 
     Args:
-        packages: Names of packages to import at once. A package that cannot be imported is skipped.
+        packages: Names of packages that the process imports before it gets a bundle to check. A package that cannot be imported is
+            skipped.
     """
 
     def __init__(self, packages: Sequence[str] = ()):
@@ -82,7 +83,7 @@ class CheckProcess:
 
 @contextlib.contextmanager
 def started_early(packages: Sequence[str] = ()) -> Iterator[None]:
-    """Start the process for the first check within the block.
+    """Start a process now. The first call of `check` in the `with` block uses this process.
 
     Args:
         packages: See `CheckProcess`.

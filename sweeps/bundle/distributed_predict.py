@@ -39,7 +39,7 @@ def _predict_row_groups(groups: pd.DataFrame, bundle: str, digest: str, source: 
     Ray Data runs the function in tasks and not in actors, because its actors may survive an error and keep their CPUs.
 
     Args:
-        groups: one row for each row group to predict: `group` is its number, `before` is the number of rows of the file before it.
+        groups: one row for each row group to predict: `group` is its number, `before` is the number of rows that precede it in the file.
         bundle: the bundle's folder.
         digest: SHA-256 of the bundle's manifest.
         source: path or URI of the file.

@@ -89,7 +89,7 @@ def export_trial(
         number: number of the trial.
         target: folder in which the subfolder `bundle` or `checkpoint` is written.
         roots: folders of the user's modules. They are added to `sys.path`.
-        refitted: model to export that was trained again on the train and valid rows; None to export a checkpoint of the trial.
+        refitted: the model to export, if the trial was trained again on the train and valid rows. None to export a checkpoint of the trial.
         latest: True to export the trial's latest checkpoint instead of the checkpoint of the best step.
         trust: True to read the pickles in the sweep's folder even if they are not signed with this user's key.
 
@@ -369,6 +369,9 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 
 
 def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -> bool:
-    """Return whether the checkpoint to export exists in the sweep's folder. This folder may have been moved."""
+    """Return whether the checkpoint to export exists in the sweep's folder.
+
+    Only the name of the recorded path is used, because the sweep's folder may have been moved.
+    """
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     return checkpoint is not None and (SweepFolder(study_store.folder).trial(number) / Path(checkpoint.path).name).is_dir()

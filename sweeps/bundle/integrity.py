@@ -128,7 +128,8 @@ def _require_file(bundle: Path, name: str) -> None:
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
     """Import modules from source files only.
 
-    Existing bytecode is not verified, and new bytecode would be a file that the manifest does not list.
+    Python must not read bytecode, because it may differ from the verified source. It must not write bytecode either, because the manifest
+    does not list the new file, and the bundle would no longer be valid.
     """
 
     def path_stats(self, path: Any) -> Any:
@@ -182,7 +183,7 @@ def _imported_from(name: str) -> Path | None:
         name: path of a file in the bundle, such as `code/my_module.py`.
 
     Returns:
-        The source file. None if no such module is imported, or if the file is not a copy of a user's module.
+        The source file. None if no such module is imported, or if the file `name` is not a copy of a user's module.
     """
     own = (f"{SWEEPS_COPY}/", f"{CODE_FOLDER}/{LOADER_MODULE}.py")
     if not name.startswith(f"{CODE_FOLDER}/") or name.startswith(own) or not name.endswith(".py"):

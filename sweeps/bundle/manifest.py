@@ -55,9 +55,9 @@ class Manifest(BaseModel):
         format: version of the file format.
         created: time of the export, ISO 8601 in UTC.
         load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
-        label: name of the label column.
+        label: name of the label column; None if there is none.
         task: "binary", "multiclass" or "regression". None if the sweep has no label.
-        classes: original values of the label, in the order of the model's probabilities.
+        classes: original values of the label, in the order of the model's probabilities. None without a label and for regression.
         columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
             unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.

@@ -211,7 +211,12 @@ def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
 
 
 def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
-    """Return whether the checked values of a column can be put into an array without any other conversion."""
+    """Return whether `_typed_array` is enough to convert the checked values of a column.
+
+    Args:
+        column: the column in the preprocessor's input.
+        kind: type of the column in the manifest, such as "integer"; see `ColumnSchema.type`.
+    """
     return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (column.kind == "text" and kind == "string")
 
 

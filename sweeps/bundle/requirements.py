@@ -30,7 +30,7 @@ class Requirements:
 
     Attributes:
         local_modules: files and package folders to copy. Maps the name of each file or folder to its full path.
-        sweeps_modules: files of sweeps to copy. Maps the path relative to the package `sweeps` to the full path.
+        sweeps_modules: files of the package `sweeps` to copy. Maps each file's path relative to the package to its full path.
         packages: import names of the packages that must be installed.
         files: maps the dotted name of every local module to its source file.
     """

@@ -23,7 +23,7 @@ class ErrorReportingGroup(click.Group):
     """A command group that prints an error as text without a traceback, and exits with the error's exit code."""
 
     def main(self, args: Any = None, *more: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run the command that `args` contain and exit. By default, `args` are the arguments of the process."""
+        """Run the command line `args`, then exit. By default, these are the arguments of the process."""
         run = functools.partial(super().main, args, *more, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()

@@ -120,7 +120,7 @@ def _check(space: Space, root: Path, storage: str | None, address: str | None, c
 
 
 def _remove_folder(folder: Path, root: Path | None) -> None:
-    """Remove the folder of a sweep. Also remove `root`, unless another sweep uses this folder now.
+    """Remove the folder of a sweep. Also remove `root` if nothing is left in it, except files of MLflow.
 
     Pass None as `root` if the root folder existed before the sweep.
     """

@@ -152,7 +152,7 @@ def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], r
 
 
 def _describe_failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
-    """Return three texts: the number of failed trials, the name of the first trial that failed, and the traceback of this trial."""
+    """Return three texts: how many trials failed, such as "2 trials"; the first trial that failed; and the traceback of this trial."""
     trial, error = failures[0]
     return (
         ("1 trial", f"trial {trial}", error)

@@ -36,7 +36,10 @@ STATUS_INTERVAL = 0.25
 
 
 def _keep_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the first error of a method and raise it again at each later call. Ray Tune turns errors into text, and sometimes continues."""
+    """Keep the first error of a method and raise it again at each later call.
+
+    Ray Tune turns the error into text, and sometimes continues to call methods.
+    """
 
     @functools.wraps(method)
     def call(self: SweepController, *args: Any) -> Any:
@@ -66,9 +69,9 @@ class SweepController:
         configure_pool: Function that passes the data actor and a description of the label column to a pool that Ray has restarted.
         prefit: Ray reference that resolves when the first preprocessing chains are fitted. These are the chains that are known before the
             first trial. None if there are no such chains.
-        slots: Largest number of running trials at first; None if Ray Tune alone limits it.
-        slots_of: Returns how many trials run at the same time on a cluster with these resources, because this number follows the cluster.
-            None if the number is fixed.
+        slots: Largest number of trials that run at the same time, until `slots_of` changes it. None if Ray Tune alone limits the number.
+        slots_of: Function that takes the resources of the cluster, by name, and returns the new largest number. The controller calls it
+            again and again, because nodes may join or leave. None if the number does not change.
 
     Attributes:
         trials: Object that starts, pauses and ends trials.

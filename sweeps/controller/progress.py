@@ -117,7 +117,7 @@ class SweepProgress:
     def _find_best(self) -> None:
         """Set `best` from all trials that have not failed, if a single report is enough to rank a trial.
 
-        Ignore values from the space file.
+        A value that the space file gives for an initial point is ignored.
         """
         if not self._reports_decide:
             return

@@ -148,8 +148,8 @@ def _salvage(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) 
 def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:
     """Return the checkpoint that most likely has the best model of a trial.
 
-    This is the checkpoint from which the sweep's bundle was made. If there is none, or the bundle is of another trial, it is the latest
-    checkpoint. Return None if the trial has no checkpoint.
+    This is the checkpoint from which the sweep's bundle was made. If there is no bundle, or the bundle is of another trial, it is the
+    latest checkpoint. Return None if the trial has no checkpoint.
     """
     if (trial_folder := _trial_folder(folder, trial)) is None:
         return None

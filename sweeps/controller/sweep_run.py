@@ -144,7 +144,7 @@ class SweepRun:
     # Run
 
     def run(self) -> SweepResult:
-        """Run the sweep. This process must hold the lock on the sweep's folder. Meanwhile, stdout goes to the sweep's log."""
+        """Run the sweep. This process must hold the lock on the sweep's folder. While the sweep runs, stdout goes to its log."""
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 return self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))

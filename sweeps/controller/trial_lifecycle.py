@@ -28,7 +28,7 @@ class TrialLifecycle:
         search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
         pool: Handle of the worker pool.
         trackers: Hub that receives the events of the trials.
-        began: When the sweep started, in seconds since the epoch.
+        began: When the sweep would have started if it had run without breaks, in seconds since the epoch.
 
     Attributes:
         progress: Running and ended trials, from which the live view is made.
@@ -96,9 +96,9 @@ class TrialLifecycle:
         return True
 
     def perturb_running(self, trial: str, step: int) -> None:
-        """Let a trial go on that waits at a perturbation step for the scheduler's decision.
+        """Let the scheduler decide about a trial that waits at a perturbation step, and send the decision to the pool.
 
-        The trial continues unchanged, or from another trial's checkpoint with new parameters.
+        The trial then continues: either unchanged, or from another trial's checkpoint with new parameters.
         """
         live = self._store.live_trial(self.progress.running[trial].trial.number)
         # A trial that lost its workers after this step reaches the step again. The decision has then been made already.

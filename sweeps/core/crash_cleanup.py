@@ -28,12 +28,12 @@ PARTIAL = (".bundle-*", ".checkpoint-*", "prepared/.*.part", "exports/.*", "tria
 
 
 def record_ray(folder: Path, session: str, pids: Iterable[int]) -> None:
-    """Write `ray.json`: the session folder of the Ray that the driver started, and the start time of each process of this Ray.
+    """Write `ray.json`: the folder of the Ray session that the driver started, and the start time of each process of this session.
 
     Args:
         folder: The sweep's folder.
         session: Folder of the Ray session, such as `/tmp/ray/session_2026-01-02_12-00-00_000000_4711`.
-        pids: Ids of Ray's processes. Processes that have ended meanwhile are not recorded.
+        pids: Ids of the session's processes. Processes that have ended meanwhile are not recorded.
     """
     started = {str(pid): time for pid in pids if (time := start_time(pid)) is not None}
     write_text(SweepFolder(folder).ray, json.dumps({"session": session, "pids": started}) + "\n")
@@ -113,7 +113,7 @@ def _writes_to(pid: int, logs: Path) -> bool:
 
 
 def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> None:
-    """Delete half-written files, and the checkpoints of ended trials that need not be kept.
+    """Delete half-written files. Of the ended trials, also delete the checkpoints that are not in `checkpoints`.
 
     Args:
         folder: The sweep's folder.

@@ -25,10 +25,14 @@ ERROR_LENGTH = 20_000
 
 
 class SweepsError(Exception):
-    """Base class of the errors that sweeps raises on purpose."""
+    """Base class of the errors that sweeps raises on purpose.
+
+    Attributes:
+        exit_code: Exit code of the command `sweeps` after this error.
+        result: The `SweepResult`, if the sweep has written its result before it raised this error. None otherwise.
+    """
 
     exit_code = 1
-    # The `SweepResult`, if the sweep has written its result before it raised this error. None otherwise.
     result: Any = None
 
 

@@ -113,7 +113,7 @@ def _below(root: Path, parts: list[str]) -> Path | None:
 def _absent(module: str, roots: Iterable[Path]) -> str:
     """Return the message that a module does not exist. The message lists the folders that were searched.
 
-    If the module is in a folder `src` nearby, the message says how to search that folder too.
+    If the module is in the folder `src` of a searched folder or of its parent, the message says how to search `src` too.
     """
     folders = list(dict.fromkeys(root.absolute() for root in roots))
     searched = f" in {', '.join(map(_as_typed, folders))} or among the installed packages" if folders else ""

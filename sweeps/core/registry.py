@@ -2,8 +2,9 @@
 
 In place of a built-in name, a user may write the `module:attr` of a class. To add a built-in plug-in, write a module with its class, and
 add a row to `BUILT_IN`.
-The module of a plug-in is imported on first use. A folder can therefore use a plug-in from a folder that it must not import at the top of
-a module.
+
+The module of a plug-in is imported on first use. Code can therefore use a plug-in from a folder that comes later in the fixed order of
+imports, which is described in `docs/internals/architecture.md`.
 """
 
 from __future__ import annotations

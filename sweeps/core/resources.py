@@ -100,7 +100,10 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
 
 
 def jax_connects(shape: Shape) -> bool:
-    """Return whether Ray's `JaxConfig` can connect the workers of a shape. If there are several, each must have whole GPUs or TPUs."""
+    """Return whether Ray's `JaxConfig` can connect the workers of a shape.
+
+    If the shape may have several workers, each of them must have TPUs or a whole number of GPUs, at least 1.
+    """
     per_worker = dict(shape.per_worker)
     gpus = per_worker.get("GPU", 0.0)
     return shape.sizes[-1] == 1 or (gpus >= 1 and gpus.is_integer()) or per_worker.get("TPU", 0.0) > 0
@@ -193,9 +196,10 @@ def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trial
 
 
 def parked_cpus(cpus: int, memory: float) -> int:
-    """Return how many CPUs Ray is told of in addition to the real ones. They let idle workers stay open while other trials run.
+    """Return how many CPUs sweeps reports to Ray in addition to the real ones.
 
-    The number is limited, because each idle worker uses memory.
+    Idle workers occupy the additional CPUs, so that they can stay open while other trials run. The number is limited, because each idle
+    worker uses memory.
 
     Args:
         cpus: Number of CPUs of the machine.

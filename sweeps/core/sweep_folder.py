@@ -7,7 +7,7 @@ NAME-DATE-TIME/
 ├── code.diff             the uncommitted changes of the user's code at the start; a resume adds code-2.diff and so on
 ├── study.journal         the study, unless it is in a database
 ├── lock                  a file that is locked while a process runs the sweep
-├── ray.json              the processes of the Ray that the sweep has started, while the sweep runs
+├── ray.json              while the sweep runs: the processes of Ray, if the sweep has started Ray
 ├── stages.json           the trials that wait for workers or have become silent, while the sweep runs
 ├── prepared/             what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes
 ├── trials/0007/          one folder for each trial
@@ -65,7 +65,7 @@ class SweepFolder:
         origin: The file that records the folder from which the space file was read, and the options of the sweep.
         journal: The file of the study, unless the study is in a database.
         lock: The file that is locked while a process runs the sweep.
-        ray: The file that lists the processes of the Ray that the sweep has started.
+        ray: The file that lists the processes of Ray, if the sweep has started Ray.
         stages: The file that lists the trials that wait for workers or have become silent.
         result: The sweep's result, as `--json` prints it.
         bundle: Folder of the best trial's bundle.

@@ -203,15 +203,16 @@ class Current:
         seed: The trial's seed. It is already set for `random`, NumPy and torch.
         label: Name of the label column in the shards; None if the space names none.
         task: "binary", "multiclass" or "regression"; None without a label.
-        classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column; None for a regression.
+        classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column. None for a regression, and without
+            a label.
         metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, this is
             the first metric of a constraint that is not a cost. None if there is no such metric.
         goal: "minimize" or "maximize". This is the goal for `metric`.
         max_t: The step at which the scheduler ends the trial; None if the scheduler has no such step.
         threads: Number of CPUs of this worker, at least 1.
         check: Up to 32 prepared rows of `valid`, without the label; None if the space names no data. The loop passes the model's
-            predictions for these rows to `note_checkpoint`. When a bundle is written, it must make the same predictions from the raw form
-            of these rows. Otherwise, the bundle is not written.
+            predictions for these rows to `note_checkpoint`. An exported bundle must make the same predictions from the raw form of these
+            rows. If the predictions differ, the export fails.
         checkpoint_interval: Time in seconds between two checkpoints; see `checkpoint_due`.
         asked: Names of the metrics of all objectives and constraints, without costs such as `seconds`.
         milestones: Steps at which the loop must report a checkpoint. Empty unless the scheduler needs checkpoints, as `pbt` does.
