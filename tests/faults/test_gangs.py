@@ -85,7 +85,8 @@ CASES = [
     pytest.param(3, signal.SIGKILL, STAGES, id="three, SIGKILL", marks=pytest.mark.long),
     pytest.param(2, signal.SIGSTOP, ("train", "in_collective"), id="two, SIGSTOP"),
     pytest.param(2, signal.SIGSTOP, STAGES, id="two, SIGSTOP at all stages", marks=pytest.mark.long),
-    pytest.param(3, signal.SIGSTOP, STAGES, id="three, SIGSTOP", marks=pytest.mark.long),
+    pytest.param(3, signal.SIGSTOP, STAGES[:3], id="three, SIGSTOP, first stages", marks=pytest.mark.long),
+    pytest.param(3, signal.SIGSTOP, STAGES[3:], id="three, SIGSTOP, last stages", marks=pytest.mark.long),
 ]
 
 
