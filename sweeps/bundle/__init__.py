@@ -1,4 +1,4 @@
-"""Write, check and load bundles. A bundle is one folder with all that is needed to predict raw rows.
+"""Write, check and load bundles. A bundle is one folder with all that is needed to make predictions for raw rows.
 
 The folder contains the model, the fitted preprocessor, and a record of how both were made. A bundle is an MLflow `pyfunc` model. Predicting
 with a bundle needs neither a checkout of sweeps nor a Ray cluster. These are the files of a bundle:

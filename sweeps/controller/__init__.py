@@ -1,1 +1,1 @@
-"""Run, resume, watch and export one sweep."""
+"""Run, resume, watch and export one sweep. The process that runs a sweep is called its driver."""

@@ -71,8 +71,8 @@ def export(
         trial: Id of the trial to export. The default is the best trial.
         top: Number of trials to export, the best first.
         pareto: True to export all trials of the Pareto front. This needs several objectives.
-        refit: True to train the trial again on the train and valid rows together, for as many steps as the model that an export without
-            `refit` would contain. The training runs on the Ray cluster with which the sweep started, or on this machine if the sweep
+        refit: True to train the trial again on the train and valid rows together. The training ends at the step of the model that an
+            export without `refit` would contain. It runs on the Ray cluster with which the sweep started, or on this machine if the sweep
             started without one.
         latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
         output: Folder to write. The default is SWEEP/exports/ID; `refit` adds the suffix `-refit`, and `latest` adds `-latest`. With `top`

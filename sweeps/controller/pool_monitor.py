@@ -21,7 +21,7 @@ class PoolMonitor:
 
     Args:
         pool: Handle of the pool.
-        folder: The sweep's folder. `sweeps show` reads the stages of trials from a file in it.
+        folder: The sweep's folder. The monitor writes `stages.json` into it (see `_save_stages`).
         prefit: Ray reference that resolves when the chains that are known before the first trial are fitted; None if there are no such
             chains.
 
@@ -84,13 +84,13 @@ class PoolMonitor:
             self._pool.set_all_started.remote(all_started)
 
     def close(self) -> None:
-        """Delete the file that holds the stages of trials."""
+        """Delete the file that `_save_stages` writes."""
         self._stages_file.unlink(missing_ok=True)
 
     def _save_stages(self, usage: Usage) -> None:
-        """Save the stage of each trial that does not train yet, or has a rank that has not reported for a long time.
+        """Write `stages.json`: what each trial is doing that does not train yet, or has a rank that has not reported for a long time.
 
-        `sweeps show` reads the file, because the study does not have this information.
+        An example is "waiting for workers". `sweeps show` reads the file, because the study does not have this information.
         """
         stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
         stages |= usage.missing

@@ -20,8 +20,8 @@ class PoolHandle(Protocol):
         answer: Send the decision, continue or stop, to a trial that waits at a rung.
         renew: Continue a trial that waits at a rung, with other parameters and from another checkpoint.
         forget: Delete the pool's state of a trial whose end the driver has recorded.
-        cancel: End a trial at once, and close its gang.
-        interrupt: End all trials at once.
+        cancel: End a trial immediately, and close its gang (the workers that train the trial together).
+        interrupt: End all trials immediately.
         usage: Return the resources that the pool uses, and what each trial is doing.
         set_all_started: Set whether all trials of the sweep have started.
         life: Never return; fail when the pool's process is lost, or when the data has changed.

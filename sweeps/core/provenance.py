@@ -44,7 +44,11 @@ def _ask(folder: Path, *args: str) -> str | None:
 
 
 def diff(folder: Path) -> str:
-    """Return the uncommitted changes in a folder's git repository, as a diff, and the folder's untracked files. "" if there are none."""
+    """Return the uncommitted changes in a folder's git repository as a diff, followed by the names of the folder's untracked files.
+
+    A diff of more than `MOST_DIFF` bytes is cut off, and at most `MOST_NAMES` names are listed. "" if there are neither changes nor
+    untracked files.
+    """
     changed = (_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
     cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
     unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[:MOST_NAMES]
@@ -52,7 +56,9 @@ def diff(folder: Path) -> str:
 
 
 def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> dict[str, str]:
-    """Add an entry for this start or resume of a sweep to its `provenance.json`. Write uncommitted changes of the user's code beside it.
+    """Add an entry for this start or resume of a sweep to its `provenance.json`.
+
+    Uncommitted changes of the user's code are written to a file in the same folder.
 
     Args:
         sweep: The sweep's folder.
