@@ -88,9 +88,10 @@ class PoolMonitor:
         self._stages_file.unlink(missing_ok=True)
 
     def _save_stages(self, usage: Usage) -> None:
-        """Write `stages.json`: what each trial is doing that does not train yet, or has a rank that has not reported for a long time.
+        """Write `stages.json`: the stages of the trials that do not train yet, or that have a rank which has not reported for a long time.
 
-        An example is "waiting for workers". `sweeps show` reads the file, because the study does not have this information.
+        A stage says what the trial is doing, such as "waiting for workers". `sweeps show` reads the file, because the study does not have
+        this information.
         """
         stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
         stages |= usage.missing
