@@ -91,7 +91,7 @@ class RequestedMetrics:
             require_metric(name, measured_values)
 
     def final(self, model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], reported: Iterable[str]) -> dict[str, float]:
-        """Measure the metrics in `others` for a finished model. Metrics that the trial reported are left out.
+        """Measure the metrics in `self.others` for a finished model. Metrics that the trial reported are left out.
 
         Args:
             model: The finished model.

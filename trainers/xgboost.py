@@ -278,8 +278,8 @@ class Model:
         if self._few is not None and len(features) <= FEW and all(dtype.kind in "biuf" for dtype in features.dtypes):
             with np.errstate(over="ignore"):
                 values = features.to_numpy(np.float32)
-            if np.isinf(values).any():  # a DMatrix refuses this value too
-                raise ValueError("a value is infinite, or too large for 32 bits")
+            if (infinite := np.isinf(values).any(axis=0)).any():  # A DMatrix refuses such a value too.
+                raise ValueError(f"a value of the column `{features.columns[infinite][0]}` is infinite, or too large for a 32-bit float")
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
         return answers(self.booster, matrix(features))

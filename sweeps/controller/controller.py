@@ -19,8 +19,9 @@ from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.status import SweepStatus
 from sweeps.controller.trial_lifecycle import TrialLifecycle
+from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Action, State
 from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import all_rungs
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 # Seconds between two status updates. Commands and the pool's usage are polled at the same interval.
 STATUS_INTERVAL = 0.25
+# After this many deaths of the worker pool in a row, without the end of a trial in between, the sweep ends.
+MAX_POOL_DEATHS = 10
 
 
 def _keep_error(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,6 +116,7 @@ class SweepController:
         self._slots = slots  # Largest number of running trials; None for no limit other than Ray Tune's.
         self._commands = CommandQueue(self.folder, time.time())
         self._paused = False
+        self._pool_deaths = 0  # since a trial last ended
         self._stop_requested: set[str] = set()  # ids of trials that stop at their next report because of a command
         self._status_time = -math.inf
         self._unfinished_state = State.RUNNING  # state to record for the trials that are running when the sweep stops
@@ -363,7 +367,17 @@ class SweepController:
         self.stop("bad input", State.RUNNING)
 
     def _restart_trials(self) -> None:
-        """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints."""
+        """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints.
+
+        Raises:
+            SweepsError: The pool's process has died `MAX_POOL_DEATHS` times, and no trial ended in between.
+        """
+        self._pool_deaths += 1
+        if self._pool_deaths == MAX_POOL_DEATHS:
+            count = f"{MAX_POOL_DEATHS} times, and no trial ended in between"
+            raise SweepsError(
+                f"the process of the worker pool died {count}; find the cause in sweep.log, then run `{resume_command(self.folder)}`"
+            )
         log.warning("the process of the worker pool died and was restarted; %d trials continue from their checkpoints", len(self.running))
         self._configure_pool()
         if self.reason is not None:
@@ -392,6 +406,7 @@ class SweepController:
             reason = self.reason
         self._stop_requested.discard(trial)
         self.trials.end(trial, state, error, reason, final)
+        self._pool_deaths = 0
         if state is State.RUNNING:
             return
         if ranking.should_abort(self.search.budget.ended[self._earlier_ended :]):

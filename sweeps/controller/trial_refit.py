@@ -29,8 +29,8 @@ def refitted(
 ) -> Iterator[Refitted]:
     """Train a trial again on the train and valid rows together, with the same parameters, seed, workers and fraction of the rows.
 
-    The new training ends at the step whose model an export without a refit would contain. The loop finds this step in `Current.max_t`. The
-    preprocessing chain is fitted again, on the train and valid rows. The sweep itself does not change.
+    The new training ends at the step of the trial's best model. An export without a refit contains this model. The loop finds the step in
+    `Current.max_t`. The preprocessing chain is fitted again, on the train and valid rows. The sweep itself does not change.
 
     Args:
         folder: The sweep's folder.

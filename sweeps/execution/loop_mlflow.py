@@ -214,9 +214,10 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call without new values for parameters that the run already has.
+        """Return the arguments of a call that logs parameters, changed so that no parameter gets another value than the run already has.
 
-        If a parameter had another value than in the run, MLflow would reject the whole call.
+        MLflow would reject the whole call for one such parameter. In a batch, the parameter is left out. In a call for one parameter, the
+        run's value replaces the new one.
         """
         params = [given["param"]] if "param" in given else given.get("params") or ()
         if not params or self.mirror is not None:

@@ -148,7 +148,7 @@ class SearchLoop:
         """Decide what happens to a trial at a rung, and record the decision.
 
         A trial that fails after a rung may restart from an earlier checkpoint and reach the same rung a second time. It then continues
-        without a new decision. Repeats continue at every rung.
+        without a new decision. A trial that repeats another one (see `study.repeats`) continues at every rung.
 
         Args:
             number: Number of the trial.

@@ -133,8 +133,9 @@ class Space:
                 option is active only if that option was chosen. A dimension with a condition is active only if the condition is true.
 
         Returns:
-            A new dict `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling": dict}` without dimensions. `data` has the
-            tuned keys only; see `variant`.
+            A new dict `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling": dict}`. Every dimension is replaced by its
+            value. An inactive dimension is left out, or replaced by its `otherwise` if it has one. `data` has the tuned keys only; see
+            `variant`.
 
         Raises:
             ValueError: `choose` returned a key that no option of the dimension has.

@@ -68,7 +68,7 @@ def variables(value: Any) -> Any:
         ValueError: The value is not a mapping of names to text, or a name is invalid.
     """
     if not isinstance(value, dict):
-        raise ValueError("must be a mapping of names to text, such as {OMP_NUM_THREADS: 1}")
+        raise ValueError("must be a mapping of names to text or whole numbers, such as {OMP_NUM_THREADS: 1}")
     for name, text in value.items():
         if not isinstance(name, str) or not _VARIABLE.match(name):
             raise ValueError(f"`{name}` is not the name of an environment variable; use letters, digits and _, with no digit first")
@@ -84,7 +84,7 @@ def plain_scalar(value: Any) -> Any:
         ValueError: The value is a mapping or a list.
     """
     if isinstance(value, (dict, list)):
-        raise ValueError("must be one value of the column")
+        raise ValueError("must be a single value of the column, not a list or a mapping")
     return value
 
 

@@ -185,7 +185,7 @@ class WhenParser:
         return tuple(terms)
 
     def _term(self, mark: Mark, path: str, kind: str, name: Any, node: Node) -> Term | None:
-        """Parse one key of a `when`. Return None if it has a problem, or if the named dimension is not parsed (yet)."""
+        """Parse one key of a `when`. Return None if the key has a problem, or if its dimension is unknown, invalid or later in the file."""
 
         def wrong(text: str, at: Mark = mark) -> None:
             self.problems.add(at, path, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import time
 from collections import deque
 from types import SimpleNamespace
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 
 from sweeps.controller.commands import FOLDER, Command, Enqueue, Pause, Resume, Stop, send
-from sweeps.controller.controller import SweepController
-from sweeps.core.errors import InputError, Problem
+from sweeps.controller.controller import MAX_POOL_DEATHS, SweepController
+from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Action, Checkpoint, GangSize, Report, State
 from sweeps.execution.messages import Past, Progress, Usage
 from sweeps.search.search_loop import SearchLoop
@@ -87,6 +88,24 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_spac
     going._monitor = Monitor(restarted=True)
     going.poll()
     assert pool.started[-1] == Past(4, ((1, 0.5), (2, 0.4)))
+
+
+def test_a_pool_that_dies_again_and_again_ends_the_sweep_and_its_trials_stay_resumable(make_space, tmp_path):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    first, second = going.start_trial(), going.start_trial()
+    assert first is not None and second is not None
+    going._monitor, going._status_time = Monitor(restarted=True), -math.inf
+    for _ in range(MAX_POOL_DEATHS - 1):
+        going._status_time = -math.inf
+        going.poll()
+    going.on_trial_progress(first, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
+    for _ in range(MAX_POOL_DEATHS - 1):  # The trial that ended has set the count back.
+        going._status_time = -math.inf
+        going.poll()
+    going._status_time = -math.inf
+    with pytest.raises(SweepsError, match=f"died {MAX_POOL_DEATHS} times.*sweeps resume"):
+        going.poll()
+    assert [trial.result.state for trial in record_of(tmp_path)] == [State.COMPLETE, State.RUNNING]
 
 
 def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_path):

@@ -79,7 +79,7 @@ def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
     finally:
         driving.close()
     assert (progress.state, progress.attempts) == (State.FAIL, 2)
-    assert "limits.max_failures: 1" in progress.error and "limits.retry_on" in progress.error
+    assert "`limits.max_failures` allows only 1" in progress.error and "`limits.retry_on`" in progress.error
     assert progress.error.splitlines()[-1] == "ConnectionResetError: the feature store hung up"
 
 

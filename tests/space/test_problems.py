@@ -64,7 +64,11 @@ BAD_TOP = [
     (data("valid: '0.2'"), "2:29", "got '0.2' (text); write it without quotes"),
     (data("valid: {colum: a, value: b}"), "2:29", "got {colum: a, value: b}"),
     (data("valid: {column: a}"), "2:22", "data.valid.value: is required"),
-    (data("valid: {column: a, value: [b]}"), "2:48", "data.valid.value: must be one value of the column, got [b]"),
+    (
+        data("valid: {column: a, value: [b]}"),
+        "2:48",
+        "data.valid.value: must be a single value of the column, not a list or a mapping, got [b]",
+    ),
     (data("valid: {time: a, last: 2}"), "2:45", "data.valid.last: must be a number greater than 0 and less than 1, got 2"),
     (data("valid: {group: a, prt: 2, part: 0.1}"), "2:40", "data.valid.prt: unknown key; did you mean `part`?"),
     (data("valid: {uniform: [0.1, 0.2]}"), "2:30", "data.valid: cannot be tuned (`uniform`)"),

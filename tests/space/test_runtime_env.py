@@ -44,7 +44,10 @@ def test_an_empty_section_changes_nothing(tmp_path, section):
     [
         ("[a]", "4:14: runtime_env: must be a mapping with keys env_vars, pip, py_modules, working_dir, image_uri, got [a]"),
         ("{container: a}", "4:15: runtime_env.container: unknown key; did you mean `image_uri`?"),
-        ("{env_vars: [A]}", "4:25: runtime_env.env_vars: must be a mapping of names to text, such as {OMP_NUM_THREADS: 1}, got [A]"),
+        (
+            "{env_vars: [A]}",
+            "4:25: runtime_env.env_vars: must be a mapping of names to text or whole numbers, such as {OMP_NUM_THREADS: 1}, got [A]",
+        ),
         ("{env_vars: {A: true}}", "4:25: runtime_env.env_vars: the value of A must be text; put quotes around it, got {A: true}"),
         ("{env_vars: {a-b: c}}", "`a-b` is not the name of an environment variable; use letters, digits and _, with no digit first"),
         ("{pip: requirements.txt}", "4:20: runtime_env.pip: must be a list, got requirements.txt"),
