@@ -175,7 +175,7 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
         driving.start(t)
         progress, _ = driving.finish(t)
         assert (progress.state, progress.attempts) == (State.FAIL, 2)
-        assert "died in 2 attempts" in progress.error and "max_failures: 1" in progress.error
+        assert "died in 2 attempts" in progress.error and "`limits.max_failures` allows only 1" in progress.error
     finally:
         driving.close()
 
