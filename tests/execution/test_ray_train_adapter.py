@@ -119,7 +119,7 @@ def test_a_thread_of_a_trial_that_has_ended_reports_into_no_other():
 
     session = object.__new__(TrialSession)
     session._leaked = {threading.current_thread()}
-    with pytest.raises(RuntimeError, match="the trial that started this thread has ended"):
+    with pytest.raises(RuntimeError, match="this thread was started by a trial that has ended"):
         session.report({"loss": 1.0}, None)
 
 
