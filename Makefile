@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: run test test-unit test-extended test-faults test-long test-all test-frameworks test-browser
+.PHONY: run test test-unit test-extended test-faults test-long test-all test-frameworks test-frameworks-all test-browser
 .PHONY: soak screenshots bench bench-serving docs lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
 # The times are those of a machine with two cores.
-OTHER := not faults and not browser and not long and not frameworks and not extended
+OTHER := not faults and not browser and not long and not frameworks and not frameworks_all and not extended
 UNIT := not integration and $(OTHER)
 # Two test files at a time. tests/conftest.py puts the files that take longest first, so that no core idles at the end.
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
@@ -34,8 +34,11 @@ test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a g
 
 test-all: test test-extended test-faults test-frameworks test-browser  ## the tests that CI runs
 
-test-frameworks: $(FRAMEWORKS)  ## LightGBM, Keras, Lightning and Transformers: a documented loop of each; some minutes
+test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; under ten minutes
 	$(BIN)/python -m pytest -m frameworks tests/frameworks
+
+test-frameworks-all: $(FRAMEWORKS)  ## every trainer by every task, on one and two workers, resumed and refitted; not in CI
+	$(BIN)/python -m pytest -m "frameworks or frameworks_all" tests/frameworks tests/trainers
 
 test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
 	$(BIN)/python -m pytest -m browser tests/browser

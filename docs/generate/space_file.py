@@ -15,7 +15,7 @@ from sweeps.space.json_schema import model_properties, schema
 
 # The models of each section. The first has the keys and their defaults; descriptions come from all of them.
 MODELS: Mapping[str, tuple[type, ...]] = {
-    "trainer": (section_models.LoopKeys, section_models.TrainerSpec),
+    "trainer": (section_models.LoopKeys, section_models.TrainerKeys, section_models.TrainerSpec),
     "data": (section_models.DataKeys, section_models.DataSpec),
     "objective": (section_models.Objective,),
     "search": (section_models.Search,),
@@ -100,6 +100,12 @@ def section(key: str, fragment: Mapping[str, Any]) -> Iterator[str]:
         yield from space_section(fragment)
     elif key in MODELS:
         yield table(("key", "default", "takes", "meaning"), list(key_rows(key, mapping_in(fragment))))
+        if key == "trainer":
+            yield (
+                "A mapping with the key `name` in place of `loop` names a trainer and gives its options: `{name: my_trainer, model: "
+                '"nets:Small"}`. [Built-in trainers](trainers.md) lists the options of each trainer. `backend`, `load` and `reuse` may be '
+                "given as well.\n"
+            )
         if key == "data":
             yield from splits_section()
         if key == "search":

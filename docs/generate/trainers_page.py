@@ -21,20 +21,37 @@ def page() -> str:
     for file in sorted((ROOT / "trainers").glob("[a-z]*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         parts += [f"## `{file.stem}` {{ #{file.stem} }}\n", summary(ast.get_docstring(tree)).replace("<", "&lt;") + "\n"]
-        parts += [parameters(tree, file.stem)]
+        parts += [options(literal(tree)), parameters(tree, file.stem)]
     return "\n".join(parts)
+
+
+def options(definition: dict) -> str:
+    """Return the table of the keys that a trainer adds to the section `trainer`; "" if it adds none."""
+    declared = definition.get("options", {})
+    rows = [
+        (name, "required" if "default" not in fragment else default, accepted, meaning)
+        for (name, default, accepted, meaning), fragment in zip(fragment_rows(declared), declared.values(), strict=True)
+    ]
+    heading = "Keys of the section `trainer`:\n\n" if rows else ""
+    return heading + (table(("key", "default", "takes", "meaning"), rows) + "\nParameters (`space.params`):\n" if rows else "")
+
+
+def fragment_rows(fragments: dict) -> list[tuple[str, str, str, str]]:
+    """Return the name, default, accepted values and meaning of each JSON Schema fragment."""
+    rows = []
+    for name, fragment in fragments.items():
+        inside = fragment if isinstance(fragment, dict) else {}
+        reference = inside.get("format") == "reference"
+        accepted = takes({key: value for key, value in inside.items() if key not in ("default", "description", "format")})
+        default = f"`{inside['default']}`" if inside.get("default") is not None else ""
+        rows.append((f"`{name}`", default, "`module:attr`" if reference else accepted, inside.get("description", "")))
+    return rows
 
 
 def parameters(tree: ast.Module, name: str) -> str:
     """Return the table of a trainer's parameters, from its `TRAINER` literal or its class `Params`."""
     if declared := literal(tree).get("parameters"):
-        rows = []
-        for parameter, fragment in declared.items():
-            inside = fragment if isinstance(fragment, dict) else {}
-            accepted = takes({key: value for key, value in inside.items() if key not in ("default", "description")})
-            default = f"`{inside['default']}`" if "default" in inside else ""
-            rows.append((f"`{parameter}`", default, accepted, inside.get("description", "")))
-        return table(("parameter", "default", "takes", "meaning"), rows)
+        return table(("parameter", "default", "takes", "meaning"), fragment_rows(declared))
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Params":
             meanings = section(ast.get_docstring(node), "Attributes")

@@ -186,6 +186,7 @@ def _write_bundle(
         checkpoint=source,
         fitted=fitted,
         load=load,
+        imports=space.trainer.references,
         roots=roots,
         label=info.label,
         task=info.task,

@@ -58,6 +58,7 @@ def write_bundle(
     checkpoint: Path,
     fitted: Any,
     load: str,
+    imports: Sequence[str] = (),
     roots: Sequence[Path],
     label: str | None,
     task: str | None,
@@ -73,7 +74,8 @@ def write_bundle(
         checkpoint: folder of the checkpoint, which `load` reads.
         fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
         load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
-        roots: folders that are searched for the module of `load` before `sys.path`.
+        imports: names of other objects that `load` may import, in the form `module:attr`. The bundle also contains their modules.
+        roots: folders that are searched for these modules before `sys.path`.
         label: name of the label column, or None.
         task: "binary", "multiclass", "regression" or None.
         classes: original values of the label, in the order of the model's class codes. None without a label and for regression.
@@ -102,12 +104,19 @@ def write_bundle(
         "checked": raw is not None and expected is not None,
         "made": json.loads(json.dumps(made, default=str)),
     }
-    _build(target, about, checkpoint, fitted, roots, raw, expected)
+    _build(target, about, checkpoint, fitted, imports, roots, raw, expected)
     return target
 
 
 def _build(
-    target: Path, about: dict[str, Any], checkpoint: Path, fitted: Any, roots: Sequence[Path], raw: pd.DataFrame | None, expected: Any
+    target: Path,
+    about: dict[str, Any],
+    checkpoint: Path,
+    fitted: Any,
+    imports: Sequence[str],
+    roots: Sequence[Path],
+    raw: pd.DataFrame | None,
+    expected: Any,
 ) -> None:
     """Write and check a bundle; see `write_bundle`. `about` has the fields of the manifest that are known before any file is written."""
     if raw is not None:
@@ -119,7 +128,7 @@ def _build(
         pickled = _stage_data(data_folder, checkpoint, left_out, fitted, raw, about["columns"])
         if about["checked"]:
             np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(expected))
-        code, requirements = _stage_code(Path(folder, "code"), about["load"], roots, data_folder)
+        code, requirements = _stage_code(Path(folder, "code"), [about["load"], *imports], roots, data_folder)
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         facts = Manifest(**about, created=created, python=platform.python_version(), requirements=requirements, pickled=pickled)
         _save_model(bundle, target, facts, raw, data_folder, code)
@@ -234,13 +243,13 @@ def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], fil
     pq.write_table(table, file)
 
 
-def _stage_code(folder: Path, load: str, roots: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:
+def _stage_code(folder: Path, imports: Sequence[str], roots: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:
     """Copy the local modules that are needed to load the bundle.
 
     Returns:
         The copied files and folders, and the pinned requirements of the packages that must be installed.
     """
-    modules = {CHECK_MODULE, references.parse(load)[0]}
+    modules = {CHECK_MODULE, *(references.parse(name)[0] for name in imports)}
     for file in data.glob("*.pkl"):
         modules |= pickled_modules(file.read_bytes())
     if (data / step_files.FILE).is_file():

@@ -256,8 +256,9 @@ class SweepSession:
 
         from sweeps.bundle.requirements import fingerprint as code_fingerprint
 
-        loop, load = self.space.trainer.loop, self.space.trainer.load
-        now = code_fingerprint([references.parse(name)[0] for name in (loop, load) if name is not None], self._roots)
+        trainer, loop = self.space.trainer, self.space.trainer.loop
+        names = [loop, *([trainer.load] if trainer.load else []), *trainer.references]
+        now = code_fingerprint([references.parse(name)[0] for name in names], self._roots)
         notes: tuple[str, ...] = ()
         if fingerprint is not None and now != fingerprint:
             change = f"its fingerprint was {fingerprint[:12]} and is now {now[:12]}"
@@ -335,6 +336,8 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         loop=space.trainer.loop,
         backend=space.trainer.backend,
         reuse=space.trainer.reuse,
+        options=space.trainer.options,
+        references=space.trainer.references,
         goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
         roots=roots,
         metric=objectives.metric,

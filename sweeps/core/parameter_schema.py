@@ -1,8 +1,8 @@
-"""JSON Schema fragments, each of which describes one parameter of a trainer or of a preprocessing step.
+"""JSON Schema fragments, each of which describes one parameter or option of a trainer, or one parameter of a preprocessing step.
 
 A fragment may have these keys: `type` (a name or a list of names), `enum`, `minimum`, `maximum`, `exclusiveMinimum`,
-`exclusiveMaximum`, `default` and `description`. A null value stands for the default, and is always allowed. An integer may be
-written as a float without a fraction, such as 3.0.
+`exclusiveMaximum`, `format`, `default` and `description`. A null value stands for the default, and is always allowed. An integer may be
+written as a float without a fraction, such as 3.0. The only `format` is `reference`, for the name of a Python object as `module:attr`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 Fragment = Mapping[str, Any]
 
-KEYS = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "default", "description")
+KEYS = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "default", "description")
+REFERENCE_FORMAT = "reference"
 _BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "minimum": ("at least", operator.ge),
     "exclusiveMinimum": ("greater than", operator.gt),
@@ -45,6 +46,8 @@ def rule_of(fragment: Fragment) -> str:
     >>> rule_of({"enum": ["adam", "sgd"]})
     'adam or sgd'
     """
+    if fragment.get("format") == REFERENCE_FORMAT:
+        return "a reference `module:attr`"
     if "enum" in fragment:
         return _or([str(value).lower() if isinstance(value, bool) else str(value) for value in fragment["enum"]])
     nouns = [_TYPES[name][1] for name in types_of(fragment) if name != "null"]
@@ -60,6 +63,8 @@ def allows(fragment: Fragment, value: object) -> bool:
     """Return whether a fragment allows a value. None is always allowed, because it stands for the default."""
     if value is None:
         return True
+    if fragment.get("format") == REFERENCE_FORMAT:
+        return isinstance(value, str)
     if "enum" in fragment:
         return any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in fragment["enum"])
     names = types_of(fragment)
@@ -99,6 +104,8 @@ def fragment_problem(fragment: Any) -> str | None:
     for key in _BOUNDS:
         if key in fragment and (isinstance(fragment[key], bool) or not isinstance(fragment[key], (int, float))):
             return f"`{key}` must be a number"
+    if fragment.get("format", REFERENCE_FORMAT) != REFERENCE_FORMAT:
+        return f"`format` must be `{REFERENCE_FORMAT}`"
     if not isinstance(fragment.get("description", ""), str):
         return "`description` must be text"
     if not allows(fragment, fragment.get("default")):

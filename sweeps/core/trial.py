@@ -218,6 +218,8 @@ class Current:
         milestones: Steps at which the loop must report a checkpoint. Empty unless the scheduler needs checkpoints, as `pbt` does.
         keep_last: True if the loop must keep the model of the last step, not of the best step. It is True when a trial is trained again on
             the rows of train and valid together, because the metrics of `valid` are then meaningless.
+        options: Options of the trainer from the section `trainer` of the space file, by name, with their defaults. See `TRAINER["options"]`
+            in docs/how-to/own-trainer.md.
         final: The metrics that `report_final` has recorded.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
@@ -236,6 +238,7 @@ class Current:
     asked: tuple[str, ...] = ()
     milestones: range | frozenset[int] = range(0)
     keep_last: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
     final: dict[str, float] = field(default_factory=dict)
     _folder: Path | None = field(default=None, repr=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -35,6 +35,8 @@ class Job:
         reuse: "never" closes the workers after each trial; "auto" keeps the workers for other trials.
         report_timeout: The trial fails if a rank does not report for this many seconds; None for no limit.
         heartbeat_timeout: The pool treats a worker as lost if it sends no heartbeat for this many seconds.
+        options: Options of the trainer, which the loop gets as `Current.options`.
+        references: References to the user's code in `options`. Their modules are imported with the loop.
     """
 
     sweep: str
@@ -56,6 +58,8 @@ class Job:
     goals: Mapping[str, str] = field(default_factory=dict)
     report_timeout: float | None = None
     heartbeat_timeout: float = 60.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,8 @@ class WorkerRuntime:
         """
         run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
         with _stacks_after(seconds), contextlib.suppress(BaseException), loop_mlflow.logged(run, keep=True):  # The trial reports errors.
-            references.resolve(self.job.loop)
+            for reference in (self.job.loop, *self.job.references):
+                references.resolve(reference)
         if assignment.ranks.rank == 0:
             ray.get(self.pool.imported.remote(assignment.trial.id, assignment.attempt))
 
@@ -240,6 +241,7 @@ class WorkerRuntime:
             asked=self.job.asked,
             milestones=assignment.checkpoint_at or self.job.milestones,
             keep_last=self.job.keep_last,
+            options=dict(self.job.options),
             _folder=Path(assignment.folder, FILES),
             _kept=cache.kept,
         )

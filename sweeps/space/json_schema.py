@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.core import docstrings, references, registry
-from sweeps.core.parameter_schema import Fragment, allows, types_of
+from sweeps.core.parameter_schema import REFERENCE_FORMAT, Fragment, allows, types_of
 from sweeps.core.resources import ELASTIC
 from sweeps.space import section_models
 from sweeps.space.auto_algorithm import AUTO
@@ -56,7 +56,11 @@ def schema() -> Schema:
     objective = _section(section_models.Objective)
     required: Schema = {
         "name": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"},
-        "trainer": _any(_TEXT | {"examples": list(trainers)}, _section(section_models.LoopKeys)),
+        "trainer": _any(
+            _TEXT | {"examples": list(trainers)},
+            _section(section_models.LoopKeys),
+            *(_options(name, definition) for name, definition in trainers.items()),
+        ),
         "data": _data(),
         "objective": _any(objective, {"type": "array", "items": objective, "minItems": 1}),
     }
@@ -75,17 +79,39 @@ def schema() -> Schema:
         "required": ["trainer", "objective"],
         # a user's loop may read its own data
         "anyOf": [{"required": ["data"]}, {"properties": {"trainer": {"type": "object"}}}],
-        "allOf": [_parameters_apply(name) for name in trainers],
+        "allOf": [_parameters_apply(name, definition.selected_by) for name, definition in trainers.items()],
         "$defs": _definitions() | {f"params.{name}": _parameters(name, definition) for name, definition in trainers.items()},
     }
     properties = required | {name: _any(section, _NULL) for name, section in may_be_null.items()}
     return {"$schema": DRAFT, "title": "sweeps: a space file", **_object(properties, **rules)}
 
 
-def _parameters_apply(trainer: str) -> Schema:
+def _options(trainer: str, definition: TrainerDefinition) -> Schema:
+    """Return the schema of the section `trainer` as a mapping that names a built-in trainer and gives its options."""
+    keys = _section(section_models.TrainerKeys)["properties"] | {"name": {"const": trainer}}
+    required = [name for name, fragment in definition.options.items() if "default" not in fragment]
+    options = {name: _option(fragment) for name, fragment in definition.options.items()}
+    if definition.selected_by is None:
+        required.append("name")
+    return _object({**keys, **options}, required=required)
+
+
+def _option(fragment: Fragment) -> Schema:
+    """Return the schema of an option: a constant that `fragment` allows, or null."""
+    shown = {key: fragment[key] for key in ("default", "description") if fragment.get(key) is not None}
+    if fragment.get("format") == REFERENCE_FORMAT:
+        return _any(_REFERENCE, _NULL, **shown)
+    inside = {key: value for key, value in fragment.items() if key not in ("default", "description")}
+    return _any(inside, _NULL, **shown) if inside else shown
+
+
+def _parameters_apply(trainer: str, selected_by: str | None) -> Schema:
     """Return a rule (`if`, `then`) that checks `space.params` against a trainer's parameters if the file names this trainer."""
+    forms = [{"const": trainer}, {"type": "object", "properties": {"name": {"const": trainer}}, "required": ["name"]}]
+    if selected_by is not None:
+        forms.append({"type": "object", "required": [selected_by]})
     params = {"properties": {"params": _any(_ref(f"params.{trainer}"), _ref("branch"), _NULL)}}
-    return {"if": {"properties": {"trainer": {"const": trainer}}}, "then": {"properties": {"space": params}}}
+    return {"if": {"properties": {"trainer": _any(*forms)}}, "then": {"properties": {"space": params}}}
 
 
 def _parameters(trainer: str, definition: TrainerDefinition) -> Schema:

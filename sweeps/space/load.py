@@ -167,7 +167,7 @@ class _Loader:
         cells: tuple[dict[str, Any], ...] = ()
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
-            self._check_backend(sections)
+            self._check_workers(sections)
             reason = self._finish_search(sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
@@ -297,9 +297,16 @@ class _Loader:
             return DataSpec("", None, None, None, None, self.folder), {}
         return DataSection(self.parser, self.folder, self.roots).read(self.file.node("data"), self.file.at("data"))
 
-    def _check_backend(self, sections: dict[str, Template]) -> None:
-        """Add a problem if Ray's backend for JAX cannot connect the workers of a shape."""
-        if self.trainer is None or self.trainer.backend != "jax":
+    def _check_workers(self, sections: dict[str, Template]) -> None:
+        """Add a problem if the trainer cannot train on the workers of a shape, or Ray's backend for JAX cannot connect them."""
+        if self.trainer is None:
+            return
+        limit = self.trainers.definition.max_workers
+        most = max((shape.most or shape.workers for shape in enumeration.all_shapes(sections, self.trainer.backend)), default=1)
+        if limit is not None and most > limit:
+            text = f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has trials with {most}"
+            self.file.wrong("space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}")
+        if self.trainer.backend != "jax":
             return
         if alone := [shape for shape in enumeration.all_shapes(sections, "jax") if not jax_connects(shape)]:
             text = f"Ray's backend for `jax` connects workers only if each worker has whole GPUs or TPUs, but the shape {alone[0]} has none"

@@ -169,8 +169,7 @@ def user_references(space: Space) -> list[str]:
     from sweeps.core import references
 
     sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
-    names = [space.trainer.loop, space.trainer.load, space.trainer.backend, *sources]
-
+    names = [space.trainer.loop, space.trainer.load, space.trainer.backend, *space.trainer.references, *sources]
     names += [part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)]
     references_found = []
     for name in names:

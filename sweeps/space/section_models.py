@@ -66,6 +66,8 @@ class TrainerSpec:
         backend: The process group that the ranks of the loop need: one of `value_types.BACKENDS`, or `module:attr` of a `BackendConfig`.
         load: The function that loads a checkpoint's model, as `module:attr`. If None, the sweep writes no bundle.
         reuse: "auto" keeps a gang of workers for the next trial. "never" closes the gang after each trial.
+        options: Value of each option of the trainer, by the option's name; see `TrainerDefinition.options`.
+        references: The options that name the user's code, as `module:attr`. Their modules belong to the code of the loop.
     """
 
     name: str | None
@@ -73,6 +75,8 @@ class TrainerSpec:
     backend: str
     load: str | None
     reuse: str = "auto"
+    options: dict[str, Any] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -361,6 +365,23 @@ class LoopKeys:
 
     loop: Text
     backend: Backend = "none"
+    load: Text | None = None
+    reuse: Literal["auto", "never"] = "auto"
+
+
+@dataclass(frozen=True)
+class TrainerKeys:
+    """The section `trainer` as a mapping, which names a trainer and gives its options. Each trainer has further keys for its options.
+
+    Attributes:
+        name: A built-in trainer, or your own module with a `TRAINER` literal.
+        backend: The process group that the ranks of the loop need. By default, the trainer decides.
+        load: The function that loads a checkpoint's model, as `module:function`. By default, the trainer decides.
+        reuse: `auto` keeps the workers for the next trial. `never` closes the workers after each trial.
+    """
+
+    name: Text | None = None
+    backend: Backend | None = None
     load: Text | None = None
     reuse: Literal["auto", "never"] = "auto"
 

@@ -11,6 +11,11 @@
         "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan` evaluates it
         "reads_numbers": True,              # True if every prepared column must be numeric
         "needs_label": True,                # True if the space file must have `data.label`
+        "options": {"model": {"format": "reference", "description": "Your network."}},  # further keys of the section `trainer`
+        "selected_by": "model",             # the option that selects this built-in trainer without its name
+        "max_workers": 1,                   # the largest number of workers of a trial
+        "packages": ["lightgbm"],           # the packages that the trainer imports
+        "extra": "lightgbm",                # the extra of sweeps that installs these packages
     }
 
 Earlier versions of sweeps read one constant for each of these keys, such as `BACKEND`. The constants still work. A message in `Space.notes`
@@ -63,6 +68,12 @@ class TrainerDefinition:
         checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
         reads_numbers: True if every prepared column must be numeric.
         needs_label: True if the space file must have `data.label`.
+        options: JSON Schema of each option, which is a constant in the section `trainer`, by the option's name; see `parameter_schema`. An
+            option without a default is required. The loop finds the values in `Current.options`.
+        selected_by: Name of the option that selects this built-in trainer in a section `trainer` without `name`.
+        max_workers: Largest number of workers of a trial; None for no limit.
+        packages: Names of the packages that the trainer imports and that may be missing.
+        extra: Name of the extra that installs these packages.
         constants: Names of the deprecated constants, such as `BACKEND`, from which the definition was read. () if the module has a literal.
     """
 
@@ -76,6 +87,11 @@ class TrainerDefinition:
     checkpoint_bytes: str | None = None
     reads_numbers: bool = False
     needs_label: bool = False
+    options: Mapping[str, Fragment] = field(default_factory=dict)
+    selected_by: str | None = None
+    max_workers: int | None = None
+    packages: tuple[str, ...] = ()
+    extra: str | None = None
     constants: tuple[str, ...] = ()
 
 
@@ -150,11 +166,10 @@ def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
             key = str(error["loc"][0])
             rule = str(error["ctx"]["error"]) if error["type"] == "value_error" else f"must be {rule_of(fragments(TrainerDefinition)[key])}"
             problems.append((key, f"{value[key]!r} is not allowed; the value {rule}"))
-    parameters = value.get("parameters")
-    if isinstance(parameters, dict):
-        for name, fragment in parameters.items():
+    for key in ("parameters", "options"):
+        for name, fragment in value[key].items() if isinstance(value.get(key), dict) else ():
             if text := fragment_problem(fragment):
-                problems.append(("parameters", f"`{name}`: {text}"))
+                problems.append((key, f"`{name}`: {text}"))
     return list(dict.fromkeys(problems))
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.library_code import is_library_file
+from sweeps.core.parameter_schema import REFERENCE_FORMAT, Fragment, allows
+from sweeps.core.suggestions import did_you_mean
 from sweeps.space.nodes import Mark, Node
-from sweeps.space.problems import Problems, check
-from sweeps.space.section_models import LoopKeys, TrainerSpec
+from sweeps.space.parameter_checks import mismatch
+from sweeps.space.problems import Problems, check, report_domains
+from sweeps.space.section_models import LoopKeys, TrainerKeys, TrainerSpec
 from sweeps.space.synonyms import SKLEARN_LOOP, suggest
 from sweeps.space.trainer_definition import NAME, TrainerDefinition, definition_of, has_definition
 
@@ -22,6 +29,12 @@ def trainer_names() -> list[str]:
     """Return the names of the built-in trainers, which are the modules of `sweeps.trainers`."""
     package = references.source_of(PACKAGE)
     return sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_")) if package else []
+
+
+def selecting_options() -> dict[str, str]:
+    """Return the options that select a built-in trainer in a section `trainer` without `name`, and the trainer that each selects."""
+    definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
+    return {definition.selected_by: name for name, definition in definitions.items() if definition.selected_by}
 
 
 class TrainerSection:
@@ -60,14 +73,75 @@ class TrainerSection:
             text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
             self.problems.add(at, "trainer", text)
         elif isinstance(node.value, str):
-            return self._from_name(node, node.value)
+            trainer = self._from_name(node, node.value)
+            return trainer and replace(trainer, options=self._options(Node({}, node.mark), node.value, at))
         elif not node.is_map:
-            self.problems.add(node.mark, "trainer", f"must be a name or a mapping with keys loop, backend, load, reuse, got {node.show()}")
+            self.problems.add(node.mark, "trainer", f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}")
+        elif "loop" in node.value:
+            return self._from_loop(node, at)
         else:
-            return self._from_mapping(node, at)
+            return self._from_options(node, at)
         return None
 
-    def _from_mapping(self, node: Node, at: Mark) -> TrainerSpec | None:
+    def _from_options(self, node: Node, at: Mark) -> TrainerSpec | None:
+        """Return the trainer that a mapping describes with the key `name`, or with an option that selects a built-in trainer."""
+        selected = [option for option in selecting_options() if option in node.value] if "name" not in node.value else []
+        if len(selected) > 1:
+            self.problems.add(at, "trainer", f"has the keys {' and '.join(selected)}, but each selects another trainer; keep one of them")
+            return None
+        if "name" not in node.value and not selected:
+            return self._from_loop(node, at)  # which adds the problem
+        name = node.value["name"] if not selected else Node(selecting_options()[selected[0]], at)
+        names = [each.name for each in dataclasses.fields(TrainerKeys)]
+        own = {key: child for key, child in node.value.items() if key in names}
+        keys = check(TrainerKeys, replace(node, value=own), "trainer", at, self.problems)
+        if keys is None:
+            return None
+        trainer = self._from_name(name, str(name.value))
+        if trainer is None:
+            return None
+        if keys.load and (fault := self._reference_problem(keys.load, "load")):
+            self.problems.add(node.value["load"].mark, "trainer.load", fault)
+        given = {key: child for key, child in node.value.items() if key not in names}
+        options = self._options(replace(node, value=given), str(name.value), at)
+        fragments = self.definition.options
+        named = [value for key, value in options.items() if fragments[key].get("format") == REFERENCE_FORMAT and value is not None]
+        spec = replace(trainer, backend=keys.backend or trainer.backend, load=keys.load or trainer.load, reuse=keys.reuse)
+        return replace(spec, options=options, references=tuple(named))
+
+    def _options(self, node: Node, trainer: str, at: Mark) -> dict[str, Any]:
+        """Return the value of each option of the trainer. Add a problem for each option that is unknown, missing or invalid.
+
+        Args:
+            node: The options in the space file.
+            trainer: The trainer's name, for messages.
+            at: Place of the key `trainer`.
+        """
+        fragments = self.definition.options
+        options = {key: fragment["default"] for key, fragment in fragments.items() if "default" in fragment}
+        for key, child in node.value.items():
+            if key not in fragments:
+                valid = [*fragments, *(each.name for each in dataclasses.fields(TrainerKeys))]
+                self.problems.add(node.keys[key], f"trainer.{key}", f"unknown key; {did_you_mean(str(key), valid)}")
+            elif not report_domains(child, f"trainer.{key}", self.problems):
+                for text in self._option_problems(fragments[key], child):
+                    self.problems.add(child.mark, f"trainer.{key}", text)
+                if child.value is not None:
+                    options[key] = child.plain()
+        for key in fragments:
+            if key not in options and key not in node.value:
+                meaning = fragments[key].get("description", "a value")
+                self.problems.add(at, f"trainer.{key}", f"is required by `{trainer}`; it takes: {meaning}")
+        return options
+
+    def _option_problems(self, fragment: Fragment, node: Node) -> Iterator[str]:
+        """Yield a message for each rule that the value of an option breaks."""
+        if not allows(fragment, node.plain()):
+            yield mismatch(fragment, node, tunable=False)
+        elif fragment.get("format") == REFERENCE_FORMAT and node.value is not None and (text := references.problem(node.value, self.roots)):
+            yield text
+
+    def _from_loop(self, node: Node, at: Mark) -> TrainerSpec | None:
         """Return the trainer that a mapping with `loop` describes."""
         keys = check(LoopKeys, node, "trainer", at, self.problems)
         for key in ("loop", "load"):
@@ -114,6 +188,12 @@ class TrainerSection:
             self.problems.add(node.mark, "trainer", text)
             return None
         if (definition := self._define(module)) is None:
+            return None
+        missing = [package for package in definition.packages if references.source_of(package) is None]
+        if missing and not self.started:
+            install = f"pip install 'sweeps-ray[{definition.extra}]'" if definition.extra else f"pip install {' '.join(missing)}"
+            text = f"`{name or module}` needs {', '.join(missing)}, which is not installed; run `{install}`"
+            self.problems.add(node.mark, "trainer", text)
             return None
         load = f"{module}:{definition.load}" if definition.load else None
         if definition.constants:

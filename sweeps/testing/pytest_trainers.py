@@ -30,6 +30,7 @@ class TrainerTests:
     Attributes:
         module: Dotted name of the trainer's module, which defines a `TRAINER` literal.
         params: Parameters with which the loop makes at least three reports.
+        options: Options of the trainer, as in the section `trainer` of a space file; missing options get their defaults.
         task: Task of the table: "binary", "multiclass" or "regression".
         metric: The objective's metric. None selects the first metric that `TRAINER["metrics"]` lists for the task.
         goal: `minimize` or `maximize`, the direction of the metric.
@@ -37,6 +38,7 @@ class TrainerTests:
 
     module: ClassVar[str]
     params: ClassVar[dict[str, Any]] = {}
+    options: ClassVar[dict[str, Any]] = {}
     task: ClassVar[str] = "binary"
     metric: ClassVar[str | None] = None
     goal: ClassVar[str] = "minimize"
@@ -70,7 +72,9 @@ class TrainerTests:
 
         def current(**changed: Any) -> Current:
             metric = self.objective()
-            return make(**{"metric": metric, "asked": (metric,), "goal": self.goal, "checkpoint_interval": 0.0} | changed)
+            defaults = {name: fragment.get("default") for name, fragment in definition_of(self.module).options.items()}
+            given = {"metric": metric, "asked": (metric,), "goal": self.goal, "checkpoint_interval": 0.0}
+            return make(**given | {"options": defaults | self.options} | changed)
 
         return current, shards
 

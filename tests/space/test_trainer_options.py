@@ -1,0 +1,126 @@
+"""Options of a trainer: keys of the section `trainer` beside its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.core.errors import InputError
+from sweeps.space import json_schema, load, trainer_section
+
+jsonschema = pytest.importorskip("jsonschema")
+
+SPACE = """\
+trainer: {trainer}
+data: {{train: d.csv, label: y, valid: 0.2}}
+objective: {{metric: valid-loss, goal: minimize}}
+limits: {{max_trials: 2}}
+space: {{scaling: {{num_workers: {workers}}}, params: {{lr: {{uniform: [0, 1]}}}}}}
+"""
+MODULE = """\
+raise SystemExit("imported")
+TRAINER = {
+    "load": "load",
+    "parameters": {"lr": {"type": "number"}},
+    "options": {
+        "model": {"format": "reference", "description": "a function that returns the model"},
+        "epochs": {"type": "integer", "minimum": 1, "default": 3},
+        "hook": {"format": "reference", "default": None},
+    },
+    "max_workers": 2,
+    "packages": [PACKAGES],
+    "extra": "nothing",
+}
+def train_func(config): ...
+def load(folder): ...
+"""
+
+
+def written(folder: Path, trainer: str, workers: str = "1", packages: str = "") -> Path:
+    (folder / "my.py").write_text(MODULE.replace("PACKAGES", packages))
+    (folder / "nets.py").write_text('raise SystemExit("imported")\ndef make(): ...\n')
+    (folder / "space.yaml").write_text(SPACE.format(trainer=trainer, workers=workers))
+    return folder / "space.yaml"
+
+
+def problems(file: Path) -> list[str]:
+    with pytest.raises(InputError) as e:
+        load(file)
+    return [str(problem).removeprefix(f"{file.parent}/") for problem in e.value.problems]
+
+
+def test_a_mapping_with_a_name_gives_options(tmp_path):
+    trainer = load(written(tmp_path, '{name: my, model: "nets:make", reuse: never}')).trainer
+    assert trainer.options == {"model": "nets:make", "epochs": 3, "hook": None}
+    assert trainer.references == ("nets:make",)
+    assert (trainer.loop, trainer.load, trainer.backend, trainer.reuse) == ("my:train_func", "my:load", "none", "never")
+
+
+def test_keys_of_the_mapping_override_the_literal(tmp_path):
+    trainer = load(written(tmp_path, '{name: my, model: "nets:make", epochs: 5, backend: torch, load: "nets:make"}')).trainer
+    assert (trainer.options["epochs"], trainer.backend, trainer.load) == (5, "torch", "nets:make")
+
+
+def test_null_is_the_default(tmp_path):
+    assert load(written(tmp_path, '{name: my, model: "nets:make", epochs: null}')).trainer.options["epochs"] == 3
+
+
+@pytest.mark.parametrize("trainer", ["my", "{name: my}"])
+def test_an_option_without_a_default_is_required(tmp_path, trainer):
+    text = "space.yaml:1:1: trainer.model: is required by `my`; it takes: a function that returns the model"
+    assert problems(written(tmp_path, trainer)) == [text]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "expected"),
+    [
+        ('{name: my, model: "nets:mak"}', "space.yaml:1:28: trainer.model: `nets:mak`: `nets` has no `mak`; did you mean `make`?"),
+        ("{name: my, model: 3}", "space.yaml:1:28: trainer.model: must be a reference `module:attr`, got 3"),
+        (
+            '{name: my, model: "nets:make", epochs: 0}',
+            "space.yaml:1:49: trainer.epochs: must be an integer of at least 1, got 0",
+        ),
+        ('{name: my, model: "nets:make", epoch: 1}', "space.yaml:1:41: trainer.epoch: unknown key; did you mean `epochs`?"),
+        (
+            '{name: my, model: "nets:make", epochs: {choice: [1, 2]}}',
+            "space.yaml:1:50: trainer.epochs: cannot be tuned (`choice`); only values under `space:` can be tuned",
+        ),
+    ],
+)
+def test_a_wrong_option_has_its_place(tmp_path, trainer, expected):
+    assert problems(written(tmp_path, trainer)) == [expected]
+
+
+def test_too_many_workers_are_refused(tmp_path):
+    file = written(tmp_path, '{name: my, model: "nets:make"}', workers="{choice: [1, 3]}")
+    assert problems(file) == [
+        "space.yaml:5:18: space.scaling: `my:train_func` trains on at most 2 workers, but the space has trials with 3; set num_workers to 2"
+    ]
+
+
+def test_a_missing_package_names_the_extra(tmp_path):
+    file = written(tmp_path, '{name: my, model: "nets:make"}', packages='"no_such_package", "numpy"')
+    text = "`my` needs no_such_package, which is not installed; run `pip install 'sweeps-ray[nothing]'`"
+    assert problems(file) == [f"space.yaml:1:17: trainer: {text}"]
+
+
+def test_a_started_sweep_is_read_without_the_package(tmp_path):
+    file = written(tmp_path, '{name: my, model: "nets:make"}', packages='"no_such_package"')
+    assert load(file, algorithm="random").trainer.loop == "my:train_func"
+
+
+def test_an_option_selects_its_trainer(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer_section, "selecting_options", lambda: {"model": "my", "epochs": "my"})
+    assert load(written(tmp_path, '{model: "nets:make"}')).trainer.loop == "my:train_func"
+    assert problems(written(tmp_path, '{model: "nets:make", epochs: 3}')) == [
+        "space.yaml:1:1: trainer: has the keys model and epochs, but each selects another trainer; keep one of them"
+    ]
+
+
+def test_the_schema_allows_a_trainer_with_its_options():
+    valid = {"data": {"train": "x", "valid": 0.2, "label": "y"}, "objective": {"metric": "valid-rmse", "goal": "minimize"}, "name": "a"}
+    validator = jsonschema.Draft202012Validator(json_schema.schema())
+    assert validator.is_valid(valid | {"trainer": {"name": "xgboost", "reuse": "never"}, "space": {"params": {"eta": 0.1}}})
+    assert not validator.is_valid(valid | {"trainer": {"name": "xgboost"}, "space": {"params": {"etaa": 0.1, "eta": "x"}}})
+    assert not validator.is_valid(valid | {"trainer": {"name": "xgboost", "no_option": 1}})
