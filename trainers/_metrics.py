@@ -1,4 +1,4 @@
-"""Compute the metrics that `torch_tabular` reports. `sweeps.core.metrics` defines the metrics in the same way as XGBoost."""
+"""Choose and compute the metrics that trainers report. `sweeps.core.metrics` defines the metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from sweeps.core.metrics import score
+from sweeps import trial
+from sweeps.core.metrics import find, score
+from sweeps.trainers import require_metric
 
 REPORTED = {
     "binary": ("logloss", "error", "accuracy", "auc"),
@@ -15,24 +17,56 @@ REPORTED = {
 }
 
 
+def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
+    """Return the metrics that every step reports: the metrics that objectives and constraints name.
+
+    The first metric decides the best step. If all objectives are costs, the first usual metric decides, and is minimized.
+
+    Args:
+        cur: The trial.
+        usual: Full names of the metrics that the trainer lists for the task, such as `valid-logloss`. Objectives and constraints may also
+            name every other metric in `sweeps.core.metrics` that is defined for the task, as `valid-NAME`.
+
+    Raises:
+        ValueError: An objective or a constraint names a metric that the trainer cannot report for the task.
+    """
+    lead = cur.metric or next(iter(usual))
+    names = tuple(dict.fromkeys([lead, *cur.asked]))
+    for name in names:
+        if not is_computed(name, cur.task):
+            require_metric(name, usual, "objective.metric" if name == lead else "a metric of objective and constraints")
+    return names
+
+
+def is_computed(name: str, task: str | None) -> bool:
+    """Return whether `measure` can compute a metric of valid, such as `valid-balanced_accuracy`, for a task."""
+    return name.startswith("valid-") and find(name, task) is not None
+
+
 def measure(task: str, split: str, y_true: np.ndarray, y_pred: np.ndarray, names: Collection[str] | None = None) -> dict[str, float]:
-    """Compute the metrics of one split.
+    """Compute metrics of one split.
 
     Args:
         task: "binary", "multiclass" or "regression".
         split: "train" or "valid".
         y_true: Class codes or values, shape (n,).
         y_pred: Predictions in the format of `Model.predict`.
-        names: Names of the metrics to compute, such as `valid-logloss`. None to compute all metrics of the task.
+        names: Names of the metrics to compute, such as `valid-logloss` or `valid-balanced_accuracy`. Names of the other split are ignored.
+            None to compute the usual metrics of the task.
 
     Returns:
         The value of each metric, by a name such as `valid-logloss`.
+
+    Raises:
+        ValueError: A metric needs probabilities, but `y_pred` has class codes; or scikit-learn does not accept the labels.
     """
+    prefix = f"{split}-"
+    if names is None:
+        names = [prefix + metric for metric in REPORTED[task]]
     scores = {}
-    for metric in REPORTED[task]:
-        name = f"{split}-{metric}"
-        if names is None or name in names:
-            value = score(metric, task, y_true, y_pred)
-            assert value is not None  # every metric of the table above applies to its task
+    for name in names:
+        if name.startswith(prefix):
+            value = score(name.removeprefix(prefix), task, y_true, y_pred)
+            assert value is not None, f"`{name}` is not defined for the task {task}"
             scores[name] = value
     return scores

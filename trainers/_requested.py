@@ -1,4 +1,4 @@
-"""Choose the XGBoost metrics that each round reports, and the metrics that are measured only for the finished model."""
+"""Choose the metrics that each round reports, and the metrics that are measured only for the finished model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import xgboost as xgb
 
 from sweeps import trial
 from sweeps.trainers import reports_all, require_metric, require_task
+from sweeps.trainers._metrics import is_computed
 
 SPLITS = ("train", "valid")
 METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}
@@ -22,8 +23,9 @@ class RequestedMetrics:
 
     Attributes:
         names: Metrics of objectives and constraints, such as `valid-logloss`.
-        metrics: XGBoost's names of the metrics that each round measures.
-        splits: Splits on which each round measures these metrics: "train", "valid" or both.
+        metrics: XGBoost's names of the metrics that XGBoost measures in each round.
+        computed: Those of `names` that XGBoost does not have, such as `valid-balanced_accuracy`. They are computed from predictions.
+        splits: Splits on which XGBoost measures `metrics`: "train", "valid" or both.
         others: XGBoost's names of the metrics that are measured for the finished model.
         own: True if `params.eval_metric` is set. Each round then reports the metrics in `eval_metric` on valid.
         all: True with `params.report: all`. Each round then reports all `metrics` on both splits, not only those in `names`.
@@ -31,6 +33,7 @@ class RequestedMetrics:
 
     names: tuple[str, ...]
     metrics: tuple[str, ...]
+    computed: tuple[str, ...]
     splits: tuple[str, ...]
     others: tuple[str, ...]
     own: bool
@@ -45,26 +48,28 @@ class RequestedMetrics:
             cur: The trial.
 
         Raises:
-            ValueError: The data has no label, XGBoost has no such metric, or `params.report` has an unknown value.
+            ValueError: The data has no label, neither XGBoost nor sweeps has such a metric, or `params.report` has an unknown value.
         """
         task, own = require_task(cur.task), config.get("eval_metric", [])
         own = [own] if isinstance(own, str) else list(own)
         usual = own or METRICS[task]
         # If all objectives are costs, the trainer's first metric decides the best round. This metric is minimized.
         names = tuple(dict.fromkeys([*([cur.metric] if cur.metric else []), *cur.asked])) or (f"valid-{usual[0]}",)
-        measured = []
+        measured: dict[str, str] = {}
         for name in names:
             metric = _measured(name, task)
-            if metric is None or (metric not in usual and not _knows(metric)):
+            if metric is not None and (metric in usual or _knows(metric)):
+                measured[name] = metric
+            elif not is_computed(name, task):
                 require_metric(name, [f"{split}-{each}" for each in usual for split in reversed(SPLITS)], _place(name, cur))
-            measured.append(str(metric))
         every = reports_all(config)
-        splits = [split for split in SPLITS if every or (split == "valid" and own) or any(name.startswith(split) for name in names)]
+        splits = [split for split in SPLITS if every or (split == "valid" and own) or any(name.startswith(split) for name in measured)]
         return cls(
             names=names,
-            metrics=tuple(dict.fromkeys([*(usual if every else own), *measured])),
+            metrics=tuple(dict.fromkeys([*(usual if every else own), *measured.values()])),
+            computed=tuple(name for name in names if name not in measured),
             splits=tuple(splits),
-            others=() if every else tuple(dict.fromkeys([*usual, *measured])),
+            others=() if every else tuple(dict.fromkeys([*usual, *measured.values()])),
             own=bool(own),
             all=every,
         )

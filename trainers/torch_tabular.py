@@ -25,8 +25,8 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.parameter_schema import allows, rule_of
 from sweeps.core.suggestions import did_you_mean
-from sweeps.trainers import report, reports_all, require_metric, require_numbers, require_task
-from sweeps.trainers._metrics import measure
+from sweeps.trainers import report, reports_all, require_numbers, require_task
+from sweeps.trainers._metrics import measure, requested
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +49,7 @@ TRAINER: dict[str, Any] = {
         "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy", "train-loss"],
         "regression": ["valid-rmse", "valid-mae", "train-loss"],
     },
+    "all_metrics": True,
     "parameters": {
         "depth": {"type": "integer", "minimum": 0, "default": 2, "description": "Number of hidden layers."},
         "width": {"type": "integer", "minimum": 1, "default": 64, "description": "Number of units in each hidden layer."},
@@ -215,7 +216,9 @@ def train_func(config: dict[str, Any]) -> None:
 
     cur = trial.current()
     params, task = parameters(config, cur.max_t), require_task(cur.task)
-    lead, reported, every = _requested_metrics(cur, reports_all(config))
+    every: tuple[str, ...] = tuple(TRAINER["metrics"][task])
+    asked = requested(cur, every)
+    reported = tuple(dict.fromkeys([*asked, *every])) if reports_all(config) else asked
     context, device = ray.train.get_context(), ray.train.torch.get_device()
     rank, world = context.get_world_rank(), context.get_world_size()
     torch.set_num_threads(cur.threads)
@@ -236,29 +239,15 @@ def train_func(config: dict[str, Any]) -> None:
         loss = _train_epoch(model, optimizer, architecture, x, y, params["batch_size"])
         network.eval()
         metrics = {"train-loss": _mean(loss, len(x), world)} if "train-loss" in reported else {}
-        if asked := [name for name in reported if name.startswith("valid-")]:
-            metrics |= measure(task, "valid", y_valid, architecture.predict(network, x_valid), asked)
+        if any(name.startswith("valid-") for name in reported):
+            metrics |= measure(task, "valid", y_valid, architecture.predict(network, x_valid), reported)
         if rank == 0:
-            best.see(network, epoch, metrics[lead])
-        if epoch == last and reported != every:  # before `report`, which ends the trial at the scheduler's `max_t`
+            best.see(network, epoch, metrics[asked[0]])
+        if epoch == last and not set(every) <= set(reported):  # before `report`, which ends the trial at the scheduler's `max_t`
             final = _final(best, network, (x, y), (x_valid, y_valid), rank, world)
             cur.report_final({name: value for name, value in final.items() if name not in metrics})
         saves = rank == 0 and cur.checkpoint_due(epoch, last=epoch == last)
         report(metrics, functools.partial(best.save, network, optimizer, epoch) if saves else None)
-
-
-def _requested_metrics(cur: trial.Current, report_all: bool) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return the metric that decides the best epoch, the metrics that every epoch reports, and all metrics of the task.
-
-    Raises:
-        ValueError: An objective or a constraint names a metric that this trainer does not report for the task.
-    """
-    every = tuple(TRAINER["metrics"][cur.task])
-    lead = cur.metric or every[0]  # if all objectives are costs, the first metric decides, and is minimized
-    require_metric(lead, every)
-    for name in cur.asked:
-        require_metric(name, every, "a metric of objective and constraints")
-    return lead, every if report_all else tuple(dict.fromkeys([lead, *cur.asked])), every
 
 
 def _train_epoch(

@@ -4,7 +4,7 @@
 classes, the number of threads and the seed follow from the trial, unless `params` sets them.
 
 Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The metrics
-of `eval_metric` are measured on valid.
+of `eval_metric` are measured on valid. Objectives and constraints may also name metrics of `sweeps.core.metrics` that XGBoost does not have.
 
 If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
 (`Current.report_final`). If `params.eval_metric` is set, these are the metrics in `params.eval_metric`. Otherwise they are logloss, error
@@ -25,6 +25,7 @@ from sweeps import trial
 from sweeps.trainers import report
 from sweeps.trainers._best import LOGITS, Best, answers, has_gpu
 from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed
+from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics, parsed
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ TRAINER: dict[str, Any] = {
         "multiclass": ["mlogloss", "merror", "auc", "aucpr", "valid-accuracy"],
         "regression": ["rmse", "mae", "rmsle", "mape", "mphe", "poisson-nloglik", "gamma-nloglik", "gamma-deviance", "quantile"],
     },
+    "all_metrics": True,
     # New versions of XGBoost add parameters. Therefore, names that are not listed below are passed to XGBoost, unless they are similar to a
     # listed name.
     "additional_parameters": True,
@@ -220,6 +222,8 @@ def train_func(config: dict[str, Any]) -> None:
             _renew(booster, params)
         booster.update(train, step - 1)
         measured = parsed(booster.eval_set(evals, step - 1))
+        if requested.computed:
+            measured |= measure(str(cur.task), "valid", valid.get_label(), answers(booster, valid), requested.computed)
         if step == done + 1:
             requested.require(measured)
         metrics = requested.reported(measured)

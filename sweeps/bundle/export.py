@@ -213,9 +213,11 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
     try:
         value = metrics.score(metric, task, labels, predictions)
     except Exception as e:
-        if not metrics.is_function(metric):
-            raise
-        return None, f"no test score: the metric `{metric}` raised {type(e).__name__}: {e}"
+        if metrics.is_function(metric):
+            return None, f"no test score: the metric `{metric}` raised {type(e).__name__}: {e}"
+        if isinstance(e, ValueError):
+            return None, f"no test score: {e}"
+        raise
     if value is None:
         return None, f"no test score: only the loop computes the metric `{metric}`, so sweeps cannot compute it on the test rows"
     return value, None

@@ -1,15 +1,21 @@
 """The metrics that this package computes itself. The table `METRICS` lists the name, the tasks and the function of each metric.
 
-Trainers use these metrics to compute the values that trials report. The export uses them to compute test scores. The definitions are
-XGBoost's, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from scikit-learn.
-A user's own metric is a function, named `module:function` in the space file.
+Trainers use these metrics to compute the values that trials report. The export uses them to compute test scores. `METRICS` has two parts:
+
+- `OWN`: the definitions are XGBoost's, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from
+  scikit-learn.
+- `SCORERS`: scikit-learn's scorers, by the names of `sklearn.metrics.get_scorer_names()`. A higher value is always better. A name that is
+  also in `OWN` keeps the definition in `OWN`.
+
+This module imports scikit-learn only to compute a metric. A user's own metric is a function, named `module:function` in the space file.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from sweeps.core import references
 
@@ -17,9 +23,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 CLASSIFICATION = ("binary", "multiclass")
+REGRESSION = ("regression",)
 NUMERIC = ("binary", "regression")  # with two classes, the label 0 or 1 is compared with the probability of class 1
 # XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips at another value.
 SMALLEST_PROBABILITY = 1e-16
+
+
+Input = Literal["classes", "scores", "probabilities"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +37,28 @@ class Metric:
     """A metric that compares predictions with labels.
 
     Attributes:
-        tasks: The tasks for which the metric is defined.
+        tasks: The tasks for which the metric is defined. "clustering" and "multilabel" are tasks that sweeps does not have.
         function: Function that takes labels and predictions, and returns the metric. For a classification metric, the labels are class
             codes of shape (n,), and the predictions are probabilities of shape (n, k). For other metrics, labels and predictions are
             numbers of shape (n,).
+        needs: What the metric of a classification needs from the model. "classes": the predicted classes are enough. "scores": the model
+            must rank the rows, by probabilities or by a decision function. "probabilities": nothing less than probabilities is enough.
     """
 
     tasks: tuple[str, ...]
     function: Callable[[np.ndarray, np.ndarray], float]
+    needs: Input = "probabilities"
+
+
+def find(metric: str, task: str | None) -> Metric | None:
+    """Return the metric with a name; None if there is no such metric, or if the metric is not defined for the task.
+
+    Args:
+        metric: A name in `METRICS`, with or without `valid-` or `valid_` before it.
+        task: "binary", "multiclass" or "regression". None for data without a label.
+    """
+    known = METRICS.get(metric.removeprefix("valid-").removeprefix("valid_"))
+    return known if known is not None and task in known.tasks else None
 
 
 def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray) -> float | None:
@@ -44,32 +68,38 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         metric: A name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's `module:function`.
         task: "binary", "multiclass" or "regression". None for data without a label.
         y_true: Labels of shape (n,): class codes 0, 1, ... or numbers.
-        y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k).
-            Regression: numbers, shape (n,).
+        y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k). Both: integer
+            class codes of shape (n,), or values of a decision function in place of probabilities. Regression: numbers, shape (n,).
 
     Returns:
-        The metric's value. NaN if it is undefined for these labels, such as the AUC if all rows have the same class. None if `METRICS` has
-        no such metric, or if the metric does not apply to the task.
+        The metric's value. NaN if it is undefined for these predictions, such as predictions that are NaN, or for these labels, such as the
+        AUC if all rows have the same class. None if `METRICS` has no such metric, or if the metric does not apply to the task.
 
     Raises:
         references.RefError: The user's function cannot be imported, or is not a function.
-        ValueError: The user's function returned something other than a number.
+        ValueError: The user's function returned something other than a number; or `y_pred` has class codes, and the metric needs more; or
+            scikit-learn does not accept the labels, such as negative labels for `neg_mean_squared_log_error`.
     """
     import numpy as np
 
-    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred, dtype=np.float64)
+    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
     if is_function(metric):
-        return _call(metric, y_true, y_pred)
-    known = METRICS.get(metric.removeprefix("valid-").removeprefix("valid_"))
-    if known is None or task not in known.tasks:
+        return _call(metric, y_true, y_pred.astype(np.float64))
+    known = find(metric, task)
+    if known is None:
         return None
     if len(y_true) == 0:
         return float("nan")
-    if known.tasks is CLASSIFICATION:
-        return float(known.function(y_true.astype(np.int64), _probabilities(y_pred)))
-    if y_pred.ndim == 2 and task == "binary":
+    if task in CLASSIFICATION:
+        if y_pred.ndim == 1 and y_pred.dtype.kind in "iub":
+            if known.needs != "classes":
+                raise ValueError(f"`{metric}` needs probabilities, but the model predicts only classes")
+            y_pred = np.eye(max(2 if task == "binary" else 3, int(y_true.max()) + 1, int(y_pred.max()) + 1))[y_pred.astype(np.int64)]
+        y_pred = _probabilities(y_pred.astype(np.float64))
+        if "regression" not in known.tasks:
+            return float(known.function(y_true.astype(np.int64), y_pred))
         y_pred = y_pred[:, 1]
-    return float(known.function(y_true.astype(np.float64), y_pred.reshape(-1)))
+    return float(known.function(y_true.astype(np.float64), y_pred.astype(np.float64).reshape(-1)))
 
 
 def is_function(metric: str) -> bool:
@@ -177,16 +207,61 @@ def _r2(y: np.ndarray, p: np.ndarray) -> float:
     return float("nan") if np.isnan(p).any() or (y == y[0]).all() else float(r2_score(y, p))
 
 
-METRICS = {
+def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
+    """Call a scorer of scikit-learn. Return NaN if the scorer does not accept the predictions.
+
+    Raises:
+        ValueError: The scorer does not accept the labels. It then refuses constant predictions too.
+    """
+    import numpy as np
+
+    from sweeps.core.sklearn_scorers import call
+
+    if not np.isfinite(p).all():
+        return float("nan")
+    try:
+        return call(name, y, p)
+    except ValueError as e:
+        try:
+            call(name, y, np.full_like(p, 1 / p[0].size))
+        except ValueError:
+            raise ValueError(f"the metric `{name}` cannot be computed for these labels: {e}") from None
+        return float("nan")
+
+
+OWN = {
     "logloss": Metric(CLASSIFICATION, _log_loss),
     "mlogloss": Metric(CLASSIFICATION, _log_loss),
-    "error": Metric(CLASSIFICATION, _error),
-    "merror": Metric(CLASSIFICATION, _error),
-    "accuracy": Metric(CLASSIFICATION, lambda y, p: 1 - _error(y, p)),
-    "auc": Metric(CLASSIFICATION, _auc),
-    "f1": Metric(CLASSIFICATION, _f1),
+    "error": Metric(CLASSIFICATION, _error, "classes"),
+    "merror": Metric(CLASSIFICATION, _error, "classes"),
+    "accuracy": Metric(CLASSIFICATION, lambda y, p: 1 - _error(y, p), "classes"),
+    "auc": Metric(CLASSIFICATION, _auc, "scores"),
+    "f1": Metric(CLASSIFICATION, _f1, "classes"),
     "rmse": Metric(NUMERIC, lambda y, p: _mse(y, p) ** 0.5),
     "mse": Metric(NUMERIC, _mse),
     "mae": Metric(NUMERIC, _mae),
     "r2": Metric(NUMERIC, _r2),
 }
+# The names of scikit-learn's scorers, by their tasks and by what they need. `tests/core/test_metrics.py` compares them with scikit-learn's.
+_SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
+    (("binary",), "classes", "f1 jaccard neg_negative_likelihood_ratio positive_likelihood_ratio precision recall"),
+    (("binary",), "scores", "roc_auc"),
+    (CLASSIFICATION, "classes", "accuracy balanced_accuracy matthews_corrcoef f1_macro f1_micro f1_weighted"),
+    (CLASSIFICATION, "classes", "jaccard_macro jaccard_micro jaccard_weighted precision_macro precision_micro precision_weighted"),
+    (CLASSIFICATION, "classes", "recall_macro recall_micro recall_weighted"),
+    (CLASSIFICATION, "scores", "average_precision"),
+    (CLASSIFICATION, "probabilities", "d2_brier_score d2_log_loss_score neg_brier_score neg_log_loss"),
+    (CLASSIFICATION, "probabilities", "roc_auc_ovo roc_auc_ovo_weighted roc_auc_ovr roc_auc_ovr_weighted"),
+    (("multiclass",), "scores", "top_k_accuracy"),  # k is 2
+    (REGRESSION, "probabilities", "d2_absolute_error_score explained_variance r2 neg_max_error neg_median_absolute_error"),
+    (REGRESSION, "probabilities", "neg_mean_absolute_error neg_mean_absolute_percentage_error neg_mean_gamma_deviance"),
+    (REGRESSION, "probabilities", "neg_mean_poisson_deviance neg_mean_squared_error neg_mean_squared_log_error"),
+    (REGRESSION, "probabilities", "neg_root_mean_squared_error neg_root_mean_squared_log_error"),
+    (("multilabel",), "classes", "f1_samples jaccard_samples precision_samples recall_samples"),
+    (("clustering",), "classes", "adjusted_mutual_info_score adjusted_rand_score completeness_score fowlkes_mallows_score"),
+    (("clustering",), "classes", "homogeneity_score mutual_info_score normalized_mutual_info_score rand_score v_measure_score"),
+)
+SCORERS = {
+    name: Metric(tasks, functools.partial(_scorer, name), needs) for tasks, needs, names in _SCORER_NAMES for name in names.split()
+}
+METRICS = SCORERS | OWN

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core import metrics, references
 from sweeps.core.errors import Problem
 from sweeps.core.resources import COSTS
-from sweeps.core.suggestions import did_you_mean
+from sweeps.core.suggestions import closest
 
 if TYPE_CHECKING:
     from sweeps.space import Space
@@ -17,13 +17,20 @@ if TYPE_CHECKING:
 SPLIT_PREFIXES = ("valid-", "train-")
 # If `params` has one of these keys, the trainer may report other metrics than `TRAINER` lists.
 CUSTOM_METRIC_KEYS = ("objective", "eval_metric")
-_TASK_NAMES = {"binary": "two classes", "multiclass": "more than two classes", "regression": "a regression"}
+_TASK_NAMES = {
+    "binary": "two classes",
+    "multiclass": "more than two classes",
+    "regression": "a regression",
+    "multilabel": "several labels in each row",
+    "clustering": "a clustering",
+}
 
 
 def check_metrics(space: Space, task: str | None) -> list[Problem]:
     """Check that the trainer reports the metrics of objectives and constraints for this task.
 
-    The check uses `TRAINER["metrics"]` of the trainer's module. A cost, such as `seconds`, is measured for every trial and always allowed.
+    The check uses `TRAINER["metrics"]` of the trainer's module. If `TRAINER["all_metrics"]` is True, the metrics in
+    `sweeps.core.metrics.METRICS` are allowed too. A cost, such as `seconds`, is measured for every trial and always allowed.
 
     Args:
         space: the search space.
@@ -33,15 +40,17 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
         The problems. The list is empty if the metrics are not known: there is no label, the trainer lists no metrics for the task, or
         `params` has `objective` or `eval_metric`.
     """
-    reports = space.trainer_definition.metrics
+    definition = space.trainer_definition
+    reports: dict[str, tuple[str, ...]] = dict(definition.metrics)
     params = space.sections.get("params", {})
     if task is None or task not in reports or not isinstance(params, dict):
         return []
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
     named = _objective_metrics(space) | {f"constraints.{c.metric}": c.metric for c in space.constraints}
-    problems = (_check_metric(key, metric, task, reports) for key, metric in named.items() if metric not in COSTS)
-    return [problem for problem in problems if problem is not None]
+    computed = metrics.METRICS if definition.all_metrics else {}
+    problems = (_check_metric(key, metric, task, reports, computed) for key, metric in named.items() if metric not in COSTS)
+    return [problem for problem in problems if problem is not None] + (_check_goals(space) if definition.all_metrics else [])
 
 
 def check_metric_functions(space: Space) -> list[Problem]:
@@ -78,22 +87,53 @@ def _objective_metrics(space: Space) -> dict[str, str]:
     return {f"objective.{i}.metric" if several else "objective.metric": o.metric for i, o in enumerate(space.objectives)}
 
 
-def _check_metric(key: str, metric: str, task: str, reports: Mapping[Any, Sequence[str]]) -> Problem | None:
-    if "@" in metric or metric in _expand(reports[task]):
+def _check_metric(
+    key: str, metric: str, task: str, reports: Mapping[Any, Sequence[str]], computed: Mapping[str, metrics.Metric]
+) -> Problem | None:
+    """Return the problem of a metric that the trainer does not report for a task.
+
+    Args:
+        key: the metric's key in the space file.
+        metric: the metric.
+        task: the label's task.
+        reports: `TRAINER["metrics"]`.
+        computed: further metrics that the trainer reports as `valid-NAME`.
+    """
+    tasks = {name: _expand(known) for name, known in reports.items()}
+    for name, known in computed.items():
+        for each in known.tasks:
+            tasks.setdefault(each, []).append(f"valid-{name}")
+    if "@" in metric or metric in tasks[task]:
         return None
-    other_tasks = [name for name, known in reports.items() if metric in _expand(known)]
+    other_tasks = [name for name, known in tasks.items() if metric in known]
     valid_metrics = [name for name in _expand(reports[task]) if name.startswith("valid-")]
     if other_tasks:
-        tasks = " or ".join(_TASK_NAMES.get(name, name) for name in other_tasks)
-        text = f"is a metric for {tasks}, but this label is for {_TASK_NAMES.get(task, task)}"
+        others = " or ".join(_TASK_NAMES.get(name, name) for name in other_tasks)
+        text = f"is a metric for {others}, but this label is for {_TASK_NAMES.get(task, task)}"
         if task == "regression":
             text += (
                 " (for a label of integers with many different values, sweeps chooses regression, unless the space file sets `data.task`)"
             )
         text += f"; choose from {', '.join(valid_metrics[:3])}"
+    elif (match := closest(metric, tasks[task])) is not None:
+        text = f"is not a metric of this trainer; did you mean `{match}`?"
     else:
-        text = f"is not a metric of this trainer; {did_you_mean(metric, valid_metrics)}"
+        more = ", or `valid-` and the name of a scorer of scikit-learn" if computed else ""
+        text = f"is not a metric of this trainer; valid: {', '.join(valid_metrics)}{more}"
     return Problem(key, f"`{metric}` {text}")
+
+
+def _check_goals(space: Space) -> list[Problem]:
+    """Return a problem for each objective that minimizes a scorer of scikit-learn, because higher values are always better."""
+    several = len(space.objectives) > 1
+    return [
+        Problem(
+            f"objective.{i}.goal" if several else "objective.goal",
+            f"`{o.metric}` is a scorer of scikit-learn, and a higher value is better; write `goal: maximize`",
+        )
+        for i, o in enumerate(space.objectives)
+        if o.goal == "minimize" and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
+    ]
 
 
 def _expand(names: Sequence[str]) -> list[str]:

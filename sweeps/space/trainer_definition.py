@@ -8,6 +8,7 @@
         "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."}},
         "additional_parameters": False,     # True to allow other parameters; the default is False if there are `parameters`, else True
         "metrics": {"binary": ["valid-logloss"]},  # for each task: the metrics that the loop can report
+        "all_metrics": True,                # True if the loop can also report every metric in `sweeps.core.metrics`, as `valid-NAME`
         "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan` evaluates it
         "reads_numbers": True,              # True if every prepared column must be numeric
         "needs_label": True,                # True if the space file must have `data.label`
@@ -65,6 +66,7 @@ class TrainerDefinition:
         parameters: JSON Schema of each parameter, by the parameter's name; see `parameter_schema`.
         additional_parameters: True if `space.params` may also have parameters that `parameters` does not name.
         metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both metrics.
+        all_metrics: True if the loop can also report every metric of the task in `sweeps.core.metrics.METRICS`, as `valid-NAME`.
         checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
         reads_numbers: True if every prepared column must be numeric.
         needs_label: True if the space file must have `data.label`.
@@ -84,6 +86,7 @@ class TrainerDefinition:
     parameters: Mapping[str, Fragment] = field(default_factory=dict)
     additional_parameters: bool = False
     metrics: Mapping[Task, tuple[str, ...]] = field(default_factory=dict)
+    all_metrics: bool = False
     checkpoint_bytes: str | None = None
     reads_numbers: bool = False
     needs_label: bool = False

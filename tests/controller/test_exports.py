@@ -312,3 +312,10 @@ def test_a_users_metric_scores_the_test_split():
         None,
         "no test score: only the loop computes the metric `profit`, so sweeps cannot compute it on the test rows",
     )
+
+
+def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note():
+    labels, codes = np.array([0, 1, 1]), np.array([0, 1, 0])
+    assert trial_export.score_test("valid-balanced_accuracy", "binary", labels, codes) == (0.75, None)
+    note = "no test score: `valid-neg_log_loss` needs probabilities, but the model predicts only classes"
+    assert trial_export.score_test("valid-neg_log_loss", "binary", labels, codes) == (None, note)

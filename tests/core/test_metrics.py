@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
+import warnings
+
 import numpy as np
 import pytest
 from sklearn import metrics as sk
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from sweeps.core import references
-from sweeps.core.metrics import METRICS, score
+from sweeps.core.metrics import METRICS, OWN, SCORERS, find, score
 
 RNG = np.random.default_rng(0)
 
@@ -79,9 +85,111 @@ def test_both_prefixes_and_both_shapes():
 
 def test_no_metric_raises_on_predictions_that_are_nan():
     for name, metric in METRICS.items():
-        task = metric.tasks[-1]
-        y, p = np.array([0, 1, 2]), np.full((3, 3), np.nan) if task == "multiclass" else np.full(3, np.nan)
-        assert isinstance(score(name, task, y, p), float), name
+        for task in set(metric.tasks) & {"binary", "multiclass", "regression"}:
+            y = np.array([0, 1, 1]) if task == "binary" else np.array([0, 1, 2])
+            p = np.full((3, 3), np.nan) if task == "multiclass" else np.full(3, np.nan)
+            assert isinstance(score(name, task, y, p), float), name
+
+
+def test_the_table_has_every_scorer_of_scikit_learn():
+    assert sorted(SCORERS) == sk.get_scorer_names()
+
+
+def fitted(task: str) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
+    """A fitted estimator of scikit-learn, rows with their labels, and the estimator's output in the format of `Model.predict`."""
+    x = RNG.normal(size=(300, 4))
+    y = {"binary": x[:, 0] + RNG.normal(size=300) > 0.4, "multiclass": np.digitize(x[:, 0] + RNG.normal(size=300), [-0.8, 0.6])}.get(task)
+    if y is None:
+        model = LinearRegression().fit(x, y := 40 + x @ np.arange(4) + RNG.normal(size=300))
+        return model, x, y, model.predict(x)
+    p = (model := LogisticRegression().fit(x, y := y.astype(int))).predict_proba(x)
+    return model, x, y, p[:, 1] if task == "binary" else p
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_a_scorer_gives_what_scikit_learn_gives_for_the_estimator(task):
+    model, x, y, p = fitted(task)
+    names = [name for name, metric in SCORERS.items() if task in metric.tasks and name not in OWN]
+    assert len(names) >= 12
+    for name in names:
+        assert score(f"valid-{name}", task, y, p) == pytest.approx(sk.get_scorer(name)(model, x, y), rel=1e-12), name
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_scorers_that_do_not_fit_the_task_fail_in_scikit_learn_or_are_meaningless(task):
+    model, x, y, p = fitted(task)
+    numbers = {name for name, metric in SCORERS.items() if metric.tasks == ("regression",)}
+    others = {name for name, metric in SCORERS.items() if metric.tasks == ("clustering",)}
+    with warnings.catch_warnings(action="ignore"):
+        for name, metric in SCORERS.items():
+            if task in metric.tasks:
+                continue
+            assert score(name, task, y, p) is None or name in OWN
+            if name in others or (task != "regression" and name in numbers):
+                continue  # scikit-learn compares the codes of classes as numbers, or takes classes as clusters
+            if (task, name) == ("binary", "top_k_accuracy"):
+                assert sk.get_scorer(name)(model, x, y) == 1.0  # the label is always one of the two most likely classes
+                continue
+            with pytest.raises((ValueError, AttributeError)):
+                sk.get_scorer(name)(model, x, y)
+
+
+def test_a_class_that_does_not_occur_in_the_labels():
+    y, p = RNG.integers(0, 2, 60), RNG.dirichlet(np.ones(3), 60)
+    loss = sk.log_loss(y, p, labels=[0, 1, 2])
+    assert score("neg_log_loss", "multiclass", y, p) == pytest.approx(-loss) == pytest.approx(-score("mlogloss", "multiclass", y, p))
+    assert score("neg_log_loss", "binary", np.zeros(60), p[:, 0]) == pytest.approx(-score("logloss", "binary", np.zeros(60), p[:, 0]))
+    assert score("top_k_accuracy", "multiclass", y, p) == sk.top_k_accuracy_score(y, p, labels=[0, 1, 2])
+    with pytest.warns(sk._ranking.UndefinedMetricWarning):
+        assert math.isnan(score("roc_auc_ovr", "multiclass", y, p))
+    with pytest.raises(ValueError, match="`average_precision` cannot be computed for these labels: "):
+        score("average_precision", "multiclass", y, p)
+
+
+def test_predictions_that_a_scorer_does_not_accept_give_nan_and_labels_raise():
+    y = np.array([0.5, 1.0, 2.0])
+    for name in ("neg_mean_squared_log_error", "neg_mean_gamma_deviance", "neg_mean_poisson_deviance"):
+        assert math.isnan(score(name, "regression", y, np.array([-3.0, 1.0, 2.0]))), name
+        with pytest.raises(ValueError, match=f"the metric `{name}` cannot be computed for these labels: Mean .*negative|positive"):
+            score(name, "regression", -y, y)
+    assert math.isfinite(score("neg_mean_poisson_deviance", "regression", np.array([0.0, 1.0]), np.array([0.2, 1.0])))
+
+
+def test_probabilities_of_32_bits_are_accepted_without_a_warning():
+    y, p = RNG.integers(0, 7, 500), RNG.dirichlet(np.ones(7), 500)
+    with warnings.catch_warnings(action="error"):
+        found = score("neg_log_loss", "multiclass", y, p.astype(np.float32))
+    assert found == pytest.approx(score("neg_log_loss", "multiclass", y, p), rel=1e-5)
+    with pytest.warns(UserWarning, match="do not sum to one"):
+        score("neg_log_loss", "multiclass", y, p / 2)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_class_codes_give_the_metrics_that_need_only_classes(task):
+    model, x, y, p = fitted(task)
+    codes = model.predict(x)
+    for name, metric in METRICS.items():
+        if find(name, task) is None:
+            continue
+        if metric.needs == "classes":
+            assert score(name, task, y, codes) == pytest.approx(score(name, task, y, p)), name
+        else:
+            with pytest.raises(ValueError, match=f"`{name}` needs probabilities, but the model predicts only classes"):
+                score(name, task, y, codes)
+
+
+def test_values_of_a_decision_function_give_the_metrics_that_need_only_an_order():
+    for task in ("binary", "multiclass"):
+        model, x, y, p = fitted(task)
+        for name, metric in METRICS.items():
+            if metric.needs == "scores" and task in metric.tasks and (name, task) != ("auc", "multiclass"):
+                wanted = sk.get_scorer("roc_auc" if name == "auc" else name)(model, x, y)
+                assert score(name, task, y, model.decision_function(x)) == pytest.approx(wanted), name
+
+
+def test_the_table_is_read_without_scikit_learn():
+    code = "import sys; from sweeps.core.metrics import SCORERS; assert 'sklearn' not in sys.modules and 'numpy' not in sys.modules, SCORERS"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def cost(y_true: np.ndarray, y_pred: np.ndarray) -> float:

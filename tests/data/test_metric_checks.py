@@ -12,7 +12,7 @@ from sweeps.data.metric_checks import check_metric_functions, check_metrics
 SPACE = """\
 trainer: {trainer}
 data: {{train: "sklearn:wine", label: target, valid: 0.2}}
-objective: {{metric: {metric}, goal: minimize}}
+objective: {{metric: {metric}, goal: {goal}}}
 limits: {{max_trials: 2}}
 space: {{params: {{{params}}}}}
 """
@@ -22,9 +22,9 @@ OWN_LOOP = '{loop: "tests.user_loops:plain", backend: none}'
 ALL = "report: {choice: [asked, all]}"
 
 
-def read(tmp_path: Path, metric: str, trainer: str = "xgboost", params: str = ALL) -> space_file.Space:
+def read(tmp_path: Path, metric: str, trainer: str = "xgboost", params: str = ALL, goal: str = "minimize") -> space_file.Space:
     file = tmp_path / "own.yaml"
-    file.write_text(SPACE.format(metric=metric, trainer=trainer, params=params))
+    file.write_text(SPACE.format(metric=metric, trainer=trainer, params=params, goal=goal))
     return space_file.load(file)
 
 
@@ -58,6 +58,50 @@ def test_a_misspelt_metric_gets_the_nearest_name(tmp_path):
     assert messages(tmp_path, "valid-acuracy", "binary") == [
         "objective.metric: `valid-acuracy` is not a metric of this trainer; did you mean `valid-accuracy`?"
     ]
+
+
+@pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])
+@pytest.mark.parametrize(
+    "task, metrics",
+    [
+        ("binary", ["valid-balanced_accuracy", "valid-roc_auc", "valid-roc_auc_ovr", "valid-neg_log_loss", "valid-f1"]),
+        ("multiclass", ["valid-top_k_accuracy", "valid-neg_brier_score", "valid-f1_weighted", "valid-f1", "valid-auc"]),
+        ("regression", ["valid-r2", "valid-neg_median_absolute_error", "valid-mse"]),
+    ],
+)
+def test_scorers_of_scikit_learn_may_be_the_objective(tmp_path, trainer, task, metrics):
+    assert not [line for metric in metrics for line in messages(tmp_path, metric, task, goal="maximize", trainer=trainer)]
+
+
+@pytest.mark.parametrize(
+    "metric, task, text",
+    [
+        ("valid-roc_auc", "multiclass", "is a metric for two classes, but this label is for more than two classes; choose from"),
+        ("valid-neg_log_loss", "regression", "is a metric for two classes or more than two classes, but this label is for a regression"),
+        ("valid-neg_mean_squared_error", "binary", "is a metric for a regression, but this label is for two classes; choose from"),
+        ("valid-rand_score", "binary", "is a metric for a clustering, but this label is for two classes; choose from"),
+        ("valid-f1_samples", "multiclass", "is a metric for several labels in each row, but this label is for more than two classes;"),
+        ("valid-balanced_acuracy", "binary", "is not a metric of this trainer; did you mean `valid-balanced_accuracy`?"),
+        ("balanced_accuracy", "binary", "is not a metric of this trainer; did you mean `valid-balanced_accuracy`?"),
+        ("zz", "regression", "valid: valid-rmse, valid-mae, or `valid-` and the name of a scorer of scikit-learn"),
+    ],
+)
+def test_a_scorer_that_does_not_fit_is_refused_in_one_line(tmp_path, metric, task, text):
+    (line,) = messages(tmp_path, metric, task, goal="maximize", trainer="torch_tabular")
+    assert line.startswith(f"objective.metric: `{metric}` is") and text in line and "\n" not in line
+
+
+def test_a_scorer_that_is_minimized_is_refused(tmp_path):
+    assert messages(tmp_path, "valid-neg_log_loss", "binary") == [
+        "objective.goal: `valid-neg_log_loss` is a scorer of scikit-learn, and a higher value is better; write `goal: maximize`"
+    ]
+    assert not messages(tmp_path, "valid-accuracy", "binary"), "a metric of our own table"
+
+
+def test_scorers_are_not_metrics_of_a_trainer_that_does_not_say_so(tmp_path, monkeypatch):
+    (tmp_path / "own_metrics_only.py").write_text('TRAINER = {"metrics": {"binary": ["valid-loss"]}}\n\n\ndef train_func(config): ...\n')
+    (line,) = messages(tmp_path, "valid-balanced_accuracy", "binary", trainer="own_metrics_only", params="lr: 0.1")
+    assert line == "objective.metric: `valid-balanced_accuracy` is not a metric of this trainer; valid: valid-loss"
 
 
 @pytest.mark.parametrize("params", ["objective: rank:pairwise", "eval_metric: ndcg", "objective: {choice: [a, b]}"])

@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 import pytest
 
+from sweeps.core.metrics import score
 from sweeps.space.trainer_definition import definition_of
 from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers import torch_tabular, xgboost
@@ -187,6 +188,43 @@ def test_an_objective_that_is_not_reported(name, tmp_path):
     current, shards = small_table("binary")
     for wrong in ("valid-logless", "logloss"):
         with pytest.raises(ValueError, match=rf"objective\.metric is `{wrong}`.*did you mean `valid-logloss`\?"):
+            run_loop(module.train_func, params, current(metric=wrong), shards, tmp_path)
+
+
+OTHERS = {
+    "binary": ("valid-balanced_accuracy", "valid-neg_log_loss", "valid-f1"),
+    "multiclass": ("valid-neg_log_loss", "valid-roc_auc_ovr", "valid-f1_macro"),
+    "regression": ("valid-r2", "valid-neg_median_absolute_error"),
+}
+
+
+@every
+@each_task
+def test_a_scorer_of_scikit_learn_decides_the_best_step(name, task, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = small_table(task)
+    lead = OTHERS[task][0]
+    cur = current(metric=lead, asked=OTHERS[task], goal="maximize")
+    run = run_loop(module.train_func, params, cur, shards, tmp_path)
+    assert {frozenset(m) for m in run.metrics} == {frozenset(OTHERS[task])}
+    values = [m[lead] for m in run.metrics]
+    folder = run.checkpoints[12]
+    assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": int(np.argmax(values)) + 1}
+    valid = shards["valid"].frame
+    predictions = module.load(str(folder)).predict(valid.drop(columns="y"))
+    for metric in OTHERS[task]:
+        wanted = score(metric, task, valid["y"].to_numpy(), predictions)
+        assert run.metrics[int(np.argmax(values))][metric] == pytest.approx(wanted, rel=1e-4), metric
+    more = run_loop(module.train_func, params | {"report": "all"}, current(asked=(current().metric, lead)), shards, tmp_path)
+    assert [m[lead] for m in more.metrics] == values and set(more.metrics[0]) > {lead, *OF_VALID[task]}
+
+
+@every
+def test_a_scorer_for_another_task_is_refused(name, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = small_table("regression")
+    for wrong in ("valid-neg_log_loss", "valid-rand_score", "train-r2"):
+        with pytest.raises(ValueError, match=rf"objective\.metric is `{wrong}`, which this trainer does not report"):
             run_loop(module.train_func, params, current(metric=wrong), shards, tmp_path)
 
 

@@ -1,0 +1,59 @@
+"""Call scikit-learn's scorers with labels and predictions instead of an estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import get_scorer
+
+# The functions of the scorers whose names contain one of these take `labels`. They need it if a class does not occur in `y_true`.
+_TAKE_LABELS = ("log_loss", "brier", "roc_auc_ov", "top_k")
+# The sum of a row's probabilities, minus 1. scikit-learn warns above the first bound. Rounding to 32 bits stays below the second one.
+_EXACT, _ROUNDED = 1e-8, 1e-5
+
+
+class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A fitted classifier whose predicted probabilities are its input. With two classes, the class is 1 if its probability is above 0.5."""
+
+    def __init__(self, classes: int = 2):
+        self.classes = classes
+        self.classes_ = np.arange(classes)
+
+    def predict_proba(self, p: np.ndarray) -> np.ndarray:
+        return p
+
+    def predict(self, p: np.ndarray) -> np.ndarray:
+        return p.argmax(axis=1)
+
+
+class _Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A fitted regressor whose predictions are its input."""
+
+    def predict(self, p: np.ndarray) -> np.ndarray:
+        return p
+
+
+def call(name: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    """Call a scorer of scikit-learn.
+
+    Args:
+        name: Name of the scorer, such as `balanced_accuracy`.
+        y_true: Class codes of shape (n,) for a classification; numbers of shape (n,) for a regression.
+        y_pred: Probabilities of all k classes, shape (n, k), for a classification; numbers of shape (n,) for a regression.
+
+    Raises:
+        ValueError: The installed scikit-learn has no such scorer, or the scorer does not accept the labels or the predictions.
+    """
+    scorer = get_scorer(name)
+    if y_pred.ndim == 1:
+        return float(scorer(_Regressor(), y_pred, y_true))
+    sums = y_pred.sum(axis=1, keepdims=True)
+    if _EXACT < abs(sums - 1).max() < _ROUNDED:
+        y_pred = y_pred / sums
+    classes = y_pred.shape[1]
+    model = _Classifier(classes)
+    if len(np.unique(y_true)) == classes or not any(part in name for part in _TAKE_LABELS):
+        return float(scorer(model, y_pred, y_true))
+    with sklearn.config_context(enable_metadata_routing=True):  # without routing, a scorer takes no further arguments
+        return float(scorer(model, y_pred, y_true, labels=list(range(classes))))
