@@ -15,6 +15,7 @@ from sweeps.trainers._metrics import is_computed
 
 SPLITS = ("train", "valid")
 METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}
+OF_ONE_TASK = ("logloss", "error", "mlogloss", "merror")  # XGBoost fails if one of these is measured for the other classification
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class RequestedMetrics:
         measured: dict[str, str] = {}
         for name in names:
             metric = _measured(name, task)
-            if metric is not None and (metric in usual or _knows(metric)):
+            if metric is not None and (metric in (*usual, *METRICS[task]) or (metric not in OF_ONE_TASK and _knows(metric))):
                 measured[name] = metric
             elif not is_computed(name, task):
                 require_metric(name, [f"{split}-{each}" for each in usual for split in reversed(SPLITS)], _place(name, cur))

@@ -4,7 +4,7 @@
 classes, the number of threads and the seed follow from the trial, unless `params` sets them.
 
 Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The metrics
-of `eval_metric` are measured on valid. Objectives and constraints may also name metrics of `sweeps.core.metrics` that XGBoost does not have.
+of `eval_metric` are measured on valid. Objectives and constraints may also name metrics that only `sweeps.core.metrics` has.
 
 If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
 (`Current.report_final`). If `params.eval_metric` is set, these are the metrics in `params.eval_metric`. Otherwise they are logloss, error

@@ -28,7 +28,6 @@ NUMERIC = ("binary", "regression")  # with two classes, the label 0 or 1 is comp
 # XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips at another value.
 SMALLEST_PROBABILITY = 1e-16
 
-
 Input = Literal["classes", "scores", "probabilities"]
 
 
@@ -261,7 +260,5 @@ _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     (("clustering",), "classes", "adjusted_mutual_info_score adjusted_rand_score completeness_score fowlkes_mallows_score"),
     (("clustering",), "classes", "homogeneity_score mutual_info_score normalized_mutual_info_score rand_score v_measure_score"),
 )
-SCORERS = {
-    name: Metric(tasks, functools.partial(_scorer, name), needs) for tasks, needs, names in _SCORER_NAMES for name in names.split()
-}
+SCORERS = {name: Metric(tasks, functools.partial(_scorer, name), needs) for tasks, needs, names in _SCORER_NAMES for name in names.split()}
 METRICS = SCORERS | OWN

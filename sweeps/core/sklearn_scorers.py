@@ -24,7 +24,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return p
 
     def predict(self, p: np.ndarray) -> np.ndarray:
-        return p.argmax(axis=1)
+        return np.asarray(p.argmax(axis=1))
 
 
 class _Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]

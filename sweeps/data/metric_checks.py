@@ -41,7 +41,7 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
         `params` has `objective` or `eval_metric`.
     """
     definition = space.trainer_definition
-    reports: dict[str, tuple[str, ...]] = dict(definition.metrics)
+    reports: Mapping[Any, Sequence[str]] = definition.metrics
     params = space.sections.get("params", {})
     if task is None or task not in reports or not isinstance(params, dict):
         return []
@@ -108,7 +108,11 @@ def _check_metric(
     other_tasks = [name for name, known in tasks.items() if metric in known]
     valid_metrics = [name for name in _expand(reports[task]) if name.startswith("valid-")]
     if other_tasks:
-        others = " or ".join(_TASK_NAMES.get(name, name) for name in other_tasks)
+        others = (
+            "a classification"
+            if set(other_tasks) == {*metrics.CLASSIFICATION}
+            else " or ".join(_TASK_NAMES.get(name, name) for name in other_tasks)
+        )
         text = f"is a metric for {others}, but this label is for {_TASK_NAMES.get(task, task)}"
         if task == "regression":
             text += (

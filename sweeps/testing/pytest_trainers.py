@@ -110,6 +110,14 @@ class TrainerTests:
             run = self.run(folder, metric=name, asked=(name,), stop_at=1)
             assert name in run.metrics[0], f"TRAINER promises `{name}`, but the loop reports {sorted(run.metrics[0])}"
 
+    def test_a_scorer_of_scikit_learn_is_reported(self, tmp_path: Path, definition: TrainerDefinition) -> None:
+        """If `TRAINER["all_metrics"]` is True, the loop reports a scorer of scikit-learn."""
+        if not definition.all_metrics:
+            pytest.skip("the trainer reports only the metrics that it lists")
+        name = "valid-r2" if self.task == "regression" else "valid-balanced_accuracy"
+        run = self.run(tmp_path, metric=name, asked=(name,), goal="maximize", stop_at=1)
+        assert name in run.metrics[0], f"the loop reports {sorted(run.metrics[0])}, but not `{name}`"
+
     def test_the_same_seed_repeats_the_numbers(self, tmp_path: Path) -> None:
         """Two runs with the same seed report the same numbers."""
         (tmp_path / "first").mkdir()

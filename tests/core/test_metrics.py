@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 
 from sweeps.core import references
 from sweeps.core.metrics import METRICS, OWN, SCORERS, find, score
@@ -102,7 +103,7 @@ def fitted(task: str) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
     if y is None:
         model = LinearRegression().fit(x, y := 40 + x @ np.arange(4) + RNG.normal(size=300))
         return model, x, y, model.predict(x)
-    p = (model := LogisticRegression().fit(x, y := y.astype(int))).predict_proba(x)
+    p = (model := GaussianNB().fit(x, y := y.astype(int))).predict_proba(x)  # has no decision function
     return model, x, y, p[:, 1] if task == "binary" else p
 
 
@@ -150,7 +151,7 @@ def test_predictions_that_a_scorer_does_not_accept_give_nan_and_labels_raise():
     y = np.array([0.5, 1.0, 2.0])
     for name in ("neg_mean_squared_log_error", "neg_mean_gamma_deviance", "neg_mean_poisson_deviance"):
         assert math.isnan(score(name, "regression", y, np.array([-3.0, 1.0, 2.0]))), name
-        with pytest.raises(ValueError, match=f"the metric `{name}` cannot be computed for these labels: Mean .*negative|positive"):
+        with pytest.raises(ValueError, match=f"the metric `{name}` cannot be computed for these labels: Mean "):
             score(name, "regression", -y, y)
     assert math.isfinite(score("neg_mean_poisson_deviance", "regression", np.array([0.0, 1.0]), np.array([0.2, 1.0])))
 
@@ -180,7 +181,8 @@ def test_class_codes_give_the_metrics_that_need_only_classes(task):
 
 def test_values_of_a_decision_function_give_the_metrics_that_need_only_an_order():
     for task in ("binary", "multiclass"):
-        model, x, y, p = fitted(task)
+        _, x, y, _ = fitted(task)
+        model = LogisticRegression().fit(x, y)
         for name, metric in METRICS.items():
             if metric.needs == "scores" and task in metric.tasks and (name, task) != ("auc", "multiclass"):
                 wanted = sk.get_scorer("roc_auc" if name == "auc" else name)(model, x, y)
@@ -188,7 +190,9 @@ def test_values_of_a_decision_function_give_the_metrics_that_need_only_an_order(
 
 
 def test_the_table_is_read_without_scikit_learn():
-    code = "import sys; from sweeps.core.metrics import SCORERS; assert 'sklearn' not in sys.modules and 'numpy' not in sys.modules, SCORERS"
+    code = (
+        "import sys; from sweeps.core.metrics import SCORERS; assert 'sklearn' not in sys.modules and 'numpy' not in sys.modules, SCORERS"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -48,9 +48,9 @@ def test_metrics_of_our_trainers_may_be_the_objective(tmp_path, trainer, task, m
 
 def test_a_metric_of_another_task_is_refused_with_metrics_of_this_task(tmp_path):
     (line,) = messages(tmp_path, "valid-logloss", "regression")
-    assert line.startswith("objective.metric: `valid-logloss` is a metric for two classes, but this label is for a regression (")
+    assert line.startswith("objective.metric: `valid-logloss` is a metric for a classification, but this label is for a regression (")
     assert line.endswith("; choose from valid-rmse, valid-mae, valid-rmsle")
-    (line,) = messages(tmp_path, "valid-logloss", "multiclass")
+    (line,) = messages(tmp_path, "valid-map", "multiclass")
     assert line.endswith("but this label is for more than two classes; choose from valid-mlogloss, valid-merror, valid-auc")
 
 
@@ -77,7 +77,7 @@ def test_scorers_of_scikit_learn_may_be_the_objective(tmp_path, trainer, task, m
     "metric, task, text",
     [
         ("valid-roc_auc", "multiclass", "is a metric for two classes, but this label is for more than two classes; choose from"),
-        ("valid-neg_log_loss", "regression", "is a metric for two classes or more than two classes, but this label is for a regression"),
+        ("valid-neg_log_loss", "regression", "is a metric for a classification, but this label is for a regression"),
         ("valid-neg_mean_squared_error", "binary", "is a metric for a regression, but this label is for two classes; choose from"),
         ("valid-rand_score", "binary", "is a metric for a clustering, but this label is for two classes; choose from"),
         ("valid-f1_samples", "multiclass", "is a metric for several labels in each row, but this label is for more than two classes;"),

@@ -193,7 +193,7 @@ def test_an_objective_that_is_not_reported(name, tmp_path):
 
 OTHERS = {
     "binary": ("valid-balanced_accuracy", "valid-neg_log_loss", "valid-f1"),
-    "multiclass": ("valid-neg_log_loss", "valid-roc_auc_ovr", "valid-f1_macro"),
+    "multiclass": ("valid-neg_log_loss", "valid-roc_auc_ovr", "valid-f1_macro", "valid-logloss", "valid-error"),
     "regression": ("valid-r2", "valid-neg_median_absolute_error"),
 }
 

@@ -9,6 +9,8 @@ import zipfile
 
 import pytest
 
+from sweeps.space.trainer_definition import definition_of
+from sweeps.space.trainer_section import trainer_names
 from tests.commands import REPO, command
 
 SPACE = """\
@@ -28,6 +30,12 @@ class Half:
     def transform(self, frame):
         return frame / 2
 """
+
+
+@pytest.mark.parametrize("name", trainer_names())
+def test_a_trainer_that_computes_metrics_computes_all(name):
+    definition = definition_of(f"sweeps.trainers.{name}")
+    assert definition.all_metrics or not definition.metrics, "compute the metrics with `measure` of trainers/_metrics.py"
 
 
 @pytest.mark.integration
