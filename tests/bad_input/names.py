@@ -235,7 +235,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a trainer that is a number",
             "trainer: 3",
-            "1:10: trainer: must be a name or a mapping with keys loop, backend, load, reuse, got 3",
+            "1:10: trainer: must be a name or a mapping with the key `loop` or `name`, got 3",
         ),
         line(
             "a step in nested lists",
