@@ -1,8 +1,8 @@
 """Check that a bundle predicts what the model predicted in training: `python -m sweeps.bundle.check FOLDER`.
 
 Run the module in a fresh process. The check loads the bundle as any user of MLflow would, and predicts the raw rows stored in the bundle.
-The predictions must equal the stored predictions of training in every bit. The exit code is 0 if the bundle is good. Otherwise the exit
-code is 1, and the last line on stderr gives the reason.
+The predictions must be bit-identical to the predictions that were stored in training. The exit code is 0 if the bundle is good. Otherwise
+the exit code is 1, and the last line on stderr gives the reason.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None
         got: the predictions of the bundle, with the same number of rows.
 
     Returns:
-        Text with the largest difference and the first row that differs, or None if every bit is equal. NaN equals NaN.
+        Text with the largest difference and the first row that differs, or None if the predictions are bit-identical. NaN equals NaN.
     """
     if list(expected.columns) != list(got.columns):
         return f"the columns were {', '.join(expected.columns)} and are now {', '.join(map(str, got.columns))}"

@@ -1,7 +1,7 @@
 """Check a bundle in a new process, which imports only installed packages and the code in the bundle.
 
-A sweep starts this process at its beginning. The process then imports packages while the sweep waits for Ray, and not at the end of the
-sweep.
+A sweep starts this process early. The process imports slow packages while the sweep waits for Ray, so the check at the end does not wait
+for these imports.
 """
 
 from __future__ import annotations

@@ -268,10 +268,10 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
 def worth(study_store: StudyStore, number: int, step: int) -> float | None:
     """Return the objective's value for the model that a trial had at a step.
 
-    A bundle records this value. `sweeps export --alias` compares the value with that of the model version that has the alias.
+    A bundle records this value. `sweeps export --alias` compares this value with the value of the model version that has the alias.
 
-    The value at the best step is the trial's value. In two cases, all steps have the same value: the aggregate of all repeats if trials are
-    repeated, and the cost of the whole trial if the objective is a cost.
+    The value at the best step is the trial's value. In two cases, the value does not depend on the step. If trials are repeated, it is the
+    aggregate of all repeats. If the objective is a cost, it is the cost of the whole trial.
     """
     return described(study_store, number, step)["value"]  # type: ignore[no-any-return]
 

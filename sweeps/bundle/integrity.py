@@ -128,8 +128,8 @@ def _require_file(bundle: Path, name: str) -> None:
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
     """Import modules from source files only.
 
-    Python must not read bytecode, because it may differ from the verified source. It must not write bytecode either, because the manifest
-    does not list the new file, and the bundle would no longer be valid.
+    Python must not read bytecode, because it may differ from the verified source. It must not write bytecode either, because a new file
+    that the manifest does not list makes the bundle invalid.
     """
 
     def path_stats(self, path: Any) -> Any:
@@ -142,8 +142,8 @@ _hooked: set[str] = set()
 def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
     """Make the code of a bundle importable. The bundle's modules take precedence over other modules with the same names.
 
-    If `sweeps` is already imported, the bundle is loaded with that installation. Otherwise the bundle is loaded with its own copy of
-    sweeps. The installation and the copy are never used together.
+    If `sweeps` is already imported, this installation of sweeps loads the bundle. Otherwise the copy of sweeps in the bundle loads it. The
+    installation and the copy are never used together.
 
     Args:
         bundle: the bundle's folder.

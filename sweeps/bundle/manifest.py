@@ -34,10 +34,10 @@ class ColumnSchema(BaseModel):
 
     Attributes:
         name: name of the column.
-        type: kind of values. Values of type "any" are not converted. Each cell of a "tensor" column is a NumPy array.
+        type: kind of values. Values of type "any" are not converted. Each value of a "tensor" column is a NumPy array.
         dtype: pandas' name of the dtype. For a tensor column, NumPy's name of the element type.
         categories: categories of a categorical column; None for other columns.
-        shape: shape of each cell of a tensor column. None if the cells may have different shapes, and for other columns.
+        shape: shape of each value of a tensor column. None for other columns, and if the values may have different shapes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -144,7 +144,7 @@ class Bundle:
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
         """Predict rows whose values were already checked against their columns.
 
-        This function is faster than `predict`. The results are the same in every bit.
+        This function is faster than `predict`. The results are bit-identical.
 
         Args:
             values: values of each column, for all columns. Missing numbers are NaN; other missing values are None.

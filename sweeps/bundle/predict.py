@@ -136,7 +136,7 @@ def _is_same_file(source: str | Path, target: str | Path) -> bool:
 
 
 def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]:
-    """Yield a file in chunks, with only the columns that the model uses.
+    """Yield the rows of a file in chunks, with only the columns that the model uses.
 
     If the bundle does not list the model's columns, the chunks have all columns. The first chunk is yielded even if the file has no rows.
     """

@@ -127,7 +127,7 @@ def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
 
 
 def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
-    """Convert the cells of a column to NumPy arrays. Cells may be missing only if the schema gives no shape for the column."""
+    """Convert the values of a column to NumPy arrays. Values may be missing only if the schema gives no shape for the column."""
     cells = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         if column.shape is None and (value is None or value is np.nan):
@@ -140,7 +140,7 @@ def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
 
 
 def tensor_rule(column: ColumnSchema) -> str:
-    """Describe the array that each cell of a tensor column must hold."""
+    """Describe the array that each value of a tensor column must be."""
     return f"an array of {column.dtype}" + ("" if column.shape is None else f" of shape {tuple(column.shape)}")
 
 

@@ -143,7 +143,8 @@ def _save_model(bundle: Path, target: Path, facts: Manifest, raw: pd.DataFrame |
     """Write MLflow's files, the data and the code into the bundle.
 
     Raises:
-        BundleError: MLflow cannot save the model. The message names `target`, the folder that `bundle` replaces when it is complete.
+        BundleError: MLflow cannot save the model. The message names `target`, the final folder, because `bundle` is only a temporary
+            folder.
     """
     os.environ.setdefault("MLFLOW_UV_AUTO_DETECT", "false")  # MLflow must not copy a `uv.lock` from the user's folder
     pyfunc, logger = import_pyfunc(), logging.getLogger("mlflow")

@@ -28,7 +28,7 @@ class CleanupResult:
 
     Attributes:
         checkpoints: Number of deleted checkpoints.
-        trials: Number of trials of which at least one checkpoint was deleted.
+        trials: Number of trials that lost at least one checkpoint.
         bytes: Total size of the deleted checkpoints in bytes.
         left: Total size of the remaining checkpoints in bytes.
     """

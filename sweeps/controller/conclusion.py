@@ -46,7 +46,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     Args:
         controller: The controller of the search.
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
-        mlflow: Value of `SweepResult.mlflow`, which says where MLflow has the sweep.
+        mlflow: Value of `SweepResult.mlflow`, which says where in MLflow the sweep is.
         fits: Number of preprocessors that were fitted.
         notes: Notes about the data. The result contains these notes and those of the search.
     """
@@ -108,7 +108,7 @@ def result_notes(
         failures: Id and traceback of each failed trial, in the order in which the trials failed.
         constraints: The constraints of the space.
         best: Result of the best trial; None if there is none.
-        front: True if the sweep has several objectives, and so a Pareto front instead of a best trial.
+        front: True if the sweep has several objectives, and therefore a Pareto front instead of a best trial.
     """
     lines = []
     if failures:

@@ -55,7 +55,7 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
 
     Args:
         file: The log.
-        offsets: Number of bytes that were read of each log. This function updates the number.
+        offsets: Number of bytes of each log that earlier calls have read. This function updates the numbers.
         ended: True if the log is complete. If False, an unfinished last line is left for the next call.
     """
     with file.open("rb") as opened:

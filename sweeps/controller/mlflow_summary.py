@@ -1,4 +1,4 @@
-"""Record in the sweep's result where MLflow has the sweep. Also send MLflow the events that it missed."""
+"""Record in the sweep's result where in MLflow the sweep is. Also send MLflow the events that it missed."""
 
 from __future__ import annotations
 

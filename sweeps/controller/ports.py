@@ -17,14 +17,14 @@ class PoolHandle(Protocol):
 
     Attributes:
         start: Start or continue a trial.
-        answer: Send the decision, continue or stop, to a trial that waits at a rung.
+        answer: Send a decision (continue or stop) to a trial that waits at a rung.
         renew: Continue a trial that waits at a rung, with other parameters and from another checkpoint.
         forget: Delete the pool's state of a trial whose end the driver has recorded.
         cancel: End a trial immediately, and close its gang (the workers that train the trial together).
         interrupt: End all trials immediately.
         usage: Return the resources that the pool uses, and what each trial is doing.
         set_all_started: Set whether all trials of the sweep have started.
-        life: Never return; fail when the pool's process is lost, or when the data has changed.
+        life: Wait forever. The call fails when the pool's process is lost, or when the data has changed.
         prefit: Fit preprocessing chains ahead of the trials.
         warm: Start workers ahead of the trials.
         configure: Pass the data actor and a description of the label column to the pool.

@@ -48,7 +48,7 @@ class SweepProgress:
 
     Args:
         search: The search of the sweep. Its study includes the trials of earlier drivers.
-        began: When the sweep would have started if it had run without breaks, in seconds since the epoch.
+        began: Start of the sweep in seconds since the epoch, moved forward by the length of all breaks between runs.
 
     Attributes:
         running: Running trials by id, in the order in which they started.

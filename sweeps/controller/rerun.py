@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def difference(self) -> tuple[int, str] | None:
-        """The first step at which a value differs or is missing, and the first such metric; None if all values are equal, bit by bit."""
+        """The first step at which a value differs or is missing, and the first such metric; None if all values are bit-identical."""
         return first_difference(self.before, self.now)
 
     @property

@@ -127,7 +127,7 @@ def starting_status(space: Space, total: int, name: str, began: float, stage: st
         space: The search space.
         total: Expected number of trials in the whole sweep.
         name: Name of the sweep's folder.
-        began: When the sweep would have started if it had run without breaks, in seconds since the epoch.
+        began: Start of the sweep in seconds since the epoch, moved forward by the length of all breaks between runs.
         stage: Current phase of the sweep, such as "reading the data".
     """
     objective, seconds = space.objective, time.time() - began

@@ -188,7 +188,10 @@ class SweepRun:
         return result
 
     def _check_started_early(self) -> contextlib.AbstractContextManager[None]:
-        """Start the process that will check the bundle, so that its slow imports are done by then. Start none if no bundle is made."""
+        """Start the process that will check the bundle, so that its slow imports are finished before the check.
+
+        Start none if no bundle is made.
+        """
         from sweeps.bundle import check_process
 
         trainer = self.space.trainer
@@ -283,7 +286,7 @@ class SweepRun:
         return str(written.markdown)
 
     def _save_result(self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub) -> SweepResult:
-        """Add `notes`, which name the trackers that missed events, to the result. Write `result.json`, and return the result."""
+        """Add `notes` to the result, write `result.json`, and return the result. The notes name the trackers that missed events."""
         result = concluded.result
         for note in notes:
             result = result.with_note(note)

@@ -26,7 +26,7 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
     Args:
         names: Names of the checkpoints in the trial's folder.
         latest: Name of the newest checkpoint that all ranks have written completely. None if there is none; the result is then empty.
-        count: How many names to return at most.
+        count: Largest number of names to return.
     """
     if latest is None or count < 1:
         return []

@@ -29,7 +29,7 @@ MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bool = False) -> str | None:
     """Return the cause of a worker process's death as text.
 
-    Return None if neither the error nor the log shows that the process died. The training loop has then only raised an error.
+    Return None if neither the error nor the log shows that the process died. In this case, the training loop only raised an error.
 
     Args:
         error: The error that Ray raised; None if there is none.

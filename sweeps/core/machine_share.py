@@ -58,7 +58,7 @@ class Share:
 
     @property
     def limit(self) -> dict[str, float] | None:
-        """The numbers that are not None, such as `{"CPU": 4.0, "GPU": 1.0}`. None if both are None."""
+        """The limited resources by name, such as `{"CPU": 4.0, "GPU": 1.0}`. None if neither CPUs nor GPUs are limited."""
         given = {"CPU": self.cpus, "GPU": self.gpus}
         return {name: float(amount) for name, amount in given.items() if amount is not None} or None
 
@@ -67,9 +67,9 @@ EVERYTHING = Share()
 
 
 def divide(cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wanted: Share) -> Share:
-    """Return the CPUs and GPUs that a new sweep may use: as many as `wanted` says, else all that the other sweeps leave.
+    """Return the CPUs and GPUs that a new sweep may use: the numbers in `wanted`, or else all that the other sweeps do not use.
 
-    If `wanted` is more than the other sweeps leave, the new sweep also gets CPUs and GPUs that other sweeps use.
+    If `wanted` is more than the other sweeps leave free, the new sweep also gets CPUs and GPUs that other sweeps use.
 
     Args:
         cpus: Number of CPUs of the machine.

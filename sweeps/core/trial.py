@@ -68,7 +68,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Report:
-    """What rank 0 of a trial reported with one call of `ray.train.report`.
+    """Report of rank 0 of a trial: what one call of `ray.train.report` reported.
 
     Attributes:
         step: Number of the report. The first is 1; retries and resumes continue the count.
@@ -115,7 +115,7 @@ class GangSize:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The number of workers, by the name of the metric that the trackers record for it."""
+        """The number of workers as a metric for trackers: the value by the metric's name."""
         return {"scaling.num_workers": float(self.workers)}
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Check that the columns that are named in preprocessing steps exist. The check runs before any step is fitted. Pure; no I/O."""
+"""Check that the columns that are named in preprocessing steps exist. The check runs before any step is fitted. Pure functions, no I/O."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def tensors_to_arrays(values: pd.Series) -> pd.Series:
 
 
 def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
-    """Convert a cell of a tensor column to an array.
+    """Convert a value of a tensor column to an array.
 
     Args:
         value: an array, nested lists, a flat list of all elements, or a mapping with `data` and `shape`. If a Parquet file is read

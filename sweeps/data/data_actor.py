@@ -108,7 +108,7 @@ class _DataActor:
             `rows` are applied. If `data.train` is tuned, they describe the first option.
 
         Raises:
-            InputError: see `DataVariants`. Also raised if the fingerprint of the data is not `before`; nothing is then written.
+            InputError: see `DataVariants`. Also raised if the fingerprint of the data is not `before`; in this case, nothing is written.
         """
         self.variants = DataVariants(spec, variants or (spec,), seed, tuned)
         now = self.variants.fingerprint

@@ -1,7 +1,7 @@
-"""Run trials on gangs of workers that already run. The names in backticks, except `ray.train`, are modules of this package.
+"""Run trials on workers that stay alive between trials. The names in backticks, except `ray.train`, are modules of this package.
 
-Each worker is one long-lived actor (`worker`, `worker_runtime`). A gang is the list of workers that run one trial together. If a gang
-has several workers, Ray Train's backends connect these workers (`backends`).
+Each worker is one long-lived actor (`worker`, `worker_runtime`). A gang is the group of workers that run one trial together. If a gang has
+several workers, Ray Train's backends connect these workers (`backends`).
 
 The `pool` actor owns all workers and records which resources of the cluster are in use (`worker_pool`). Pure functions in `allocation`
 decide which workers run a trial. `trial_driver` runs all attempts of a trial.

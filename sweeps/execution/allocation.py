@@ -29,7 +29,7 @@ class WorkerState:
         node: Id of the worker's node.
         resources: Name and amount of each resource that the worker holds.
         phase: Phase of the worker.
-        used: Number that tells which of two workers was used more recently: the one with the larger number.
+        used: Number that grows with each use: of two workers, the one with the larger number was used more recently.
         keys: Keys of the prepared data that the worker caches.
         gang: Id of the worker's gang; None if it belongs to no gang.
         rank: Rank of the worker in its gang; 0 if it belongs to no gang.
@@ -56,7 +56,7 @@ class Request:
         key: Key of the trial's prepared data. Workers that cache this data are preferred. With None, no worker is preferred.
         tasks: Whether the fit runs Ray tasks. Ray gives a task only CPUs that no worker holds, not even an idle worker.
         again: Whether an earlier attempt of the trial has failed. Such trials are served before other trials.
-        overtaken: Whether a later request was served before this one. If so, this does not happen again.
+        overtaken: Whether a later request was served before this one. A request is overtaken at most once.
     """
 
     id: int
@@ -158,13 +158,13 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     The queue is served in order, with one exception: while the first request waits for running trials, a trial that fits now is served.
     Each request is overtaken at most once, so every request is served eventually. Requests with `again` are not overtaken.
 
-    If any node has enough idle workers and free resources now, all workers of the gang are on one node. Otherwise the gang spreads over
-    several nodes. Among the nodes with enough room, these criteria decide, in this order:
+    If any node has enough idle workers and free resources now, the whole gang is on one node. Otherwise the gang spreads over several
+    nodes. Among the nodes with enough room, the node is chosen by these criteria, the most important first:
 
-    1. The fewest workers must start.
-    2. The most workers cache the trial's data.
-    3. The idle workers are a whole existing gang.
-    4. The node has the least room. Large gangs then find room on other nodes.
+    1. the node on which the fewest new workers must start;
+    2. the node on which the most workers cache the trial's data;
+    3. a node whose idle workers already form a whole gang;
+    4. the node with the least room, so that large gangs find room on other nodes.
 
     An elastic trial gets all workers that are free, up to its upper bound, except those that the other requests in the queue need.
 
@@ -243,7 +243,10 @@ def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger
 
 
 def _place_most(request: Request, cluster: Cluster, most: int, larger: bool = False, near: Collection[str] = ()) -> Place | None:
-    """Return the action that forms the largest gang for a request, of at most `most` workers. Return None if no worker can be placed."""
+    """Return the action that forms the largest possible gang for a request, with at most `most` workers.
+
+    Return None if no worker can be placed.
+    """
     for size in range(most, 0, -1):
         if isinstance(placed := _place(request, cluster, larger, size, near), Place):
             return placed

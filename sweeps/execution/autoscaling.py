@@ -65,10 +65,11 @@ class NodeRequests:
         self.may_grow: bool | None = None
 
     def update(self, waiting: Sequence[Request], now: float) -> None:
-        """Create a placement group for each waiting request, and remove groups that are placed or no longer needed.
+        """Create a placement group for each waiting request, so that the autoscaler starts nodes.
 
-        If a request still waits some seconds after its group was placed, the request gets a new group. On a cluster that cannot get new
-        nodes, nothing is done.
+        Remove a group when Ray has placed it, so that workers can use the resources, or when its request no longer waits. If a request
+        still waits some seconds after its group was placed, the request gets a new group. On a cluster that cannot get new nodes, this
+        method does nothing.
 
         Args:
             waiting: Requests that wait for workers or resources.

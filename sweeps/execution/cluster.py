@@ -63,8 +63,9 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNIN
 class Joined:
     """The Ray instance or cluster on which a sweep runs.
 
-    A Ray instance that is started for the sweep counts more CPUs than the machine has: `SPARE_CPUS` for the tasks of a fit while workers
-    hold all other CPUs, and `parked` CPUs for idle workers. The pool, not Ray, decides which workers compute at the same time.
+    A Ray instance that is started for the sweep counts more CPUs than the machine has. It has `SPARE_CPUS` additional CPUs, so that the
+    tasks of a fit can run while workers hold all other CPUs. It also has `parked` additional CPUs for idle workers. The pool, not Ray,
+    decides which workers compute at the same time.
 
     Attributes:
         ours: Whether Ray was started for this sweep. Ray then ends together with the sweep.
@@ -407,7 +408,7 @@ def address_in_job() -> str | None:
 
 
 def over_job(shipped: dict[str, Any]) -> dict[str, Any]:
-    """Return a runtime environment to which the `py_modules` of the current Ray job are added, if this process runs in a Ray job.
+    """Return the runtime environment `shipped`. If this process runs in a Ray job, add the job's `py_modules` to the environment.
 
     Ray itself adds the other keys of the job's runtime environment.
 

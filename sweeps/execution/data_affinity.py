@@ -39,8 +39,9 @@ def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
 def room_of(cluster: Mapping[str, float], shape: Shape) -> float:
     """Return how many bytes of cached data each worker of a gang may keep.
 
-    The workers of a gang together may fill the fraction `SHARE` of the gang's part of the cluster's memory. This part is the larger of two
-    fractions: a gang with 1/4 of the cluster's CPUs and 1/2 of its GPUs has 1/2 of the memory.
+    The workers of a gang together may fill the fraction `SHARE` of the gang's part of the cluster's memory. This part is the gang's
+    fraction of the CPUs or of the GPUs, whichever is larger. For example, a gang with 1/4 of the cluster's CPUs and 1/2 of its GPUs has 1/2
+    of the memory.
 
     Args:
         cluster: Name and amount of each resource of the cluster; `memory` is in bytes.

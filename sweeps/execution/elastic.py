@@ -45,8 +45,8 @@ class ElasticGangs:
     def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
         """If an elastic trial can start its next attempt at once, keep its workers, and add the workers by which the gang grows.
 
-        The next attempt can start at once in two cases. The gang stopped in order to grow: the additional workers are reserved already. Or
-        workers were lost, and the remaining workers are enough for the trial.
+        The next attempt can start at once in two cases. First, the gang stopped in order to grow, and the additional workers are already
+        reserved. Second, workers were lost, and the remaining workers are enough for the trial.
 
         Returns:
             True if workers were kept. False if the trial ends, or must wait for workers like any other trial.

@@ -51,8 +51,8 @@ class Knob:
         module: Name of the module. The setting is ignored while the module is not imported.
         get: Function that returns the setting. Its argument is the module.
         put: Function that changes the setting. Its arguments are the module and the new value.
-        fresh: Value that is restored if the module was first imported during the trial, so that there is no value from before the trial.
-            It is the value that the import sets. `_UNKNOWN` means that the loop's value stays in this case.
+        fresh: Value to restore if the trial itself imported the module, because there is no value from before the trial. It is the value
+            that the import sets. With `_UNKNOWN`, the loop's value stays in this case.
     """
 
     module: str
@@ -444,7 +444,7 @@ def _put_back_modules(before: dict[str, Any]) -> None:
 
 
 def _put_back_finders(before: list[Any]) -> None:
-    """Restore the import finders in `sys.meta_path`. Those of installed packages stay, because packages such as `six` need them later."""
+    """Restore the import finders in `sys.meta_path`. Finders of installed packages stay, because packages such as `six` need them later."""
     stay = [f for f in sys.meta_path if f in before or _installed(_package(f if isinstance(f, type) else type(f)))]
     if [f for f in stay if f in before] != before:
         stay = before + [f for f in stay if f not in before]
@@ -604,7 +604,7 @@ def process_use() -> ProcessUse:
 
 
 def excess_growth(first: ProcessUse, now: ProcessUse) -> str | None:
-    """Return a message if a process uses so much more memory, descriptors or threads than before that it must be replaced; else None.
+    """Return a message if a process must be replaced, because it now uses much more memory, descriptors or threads; else None.
 
     The limits are `MEMORY_GROWTH`, `DESCRIPTOR_GROWTH` and `THREAD_GROWTH`.
 

@@ -67,8 +67,8 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
 
     Args:
         run: Run of the running trial.
-        keep: Whether settings of MLflow that the block changes stay. True for the import of the user's module, because the settings of the
-            module apply to all trials.
+        keep: Whether to keep the changes that the block makes to MLflow's settings. True for the import of the user's module, because the
+            settings of the module apply to all trials.
     """
     global _current_run
     settings, status = _Settings(), "FINISHED"
@@ -106,8 +106,8 @@ class TrialRun:
         uri: Tracking URI that MLflow logs to; None before the loop's first MLflow call.
         id: Id of the run; None before the loop's first MLflow call.
         experiment: Id of the run's experiment; None before the loop's first MLflow call.
-        mirror: If the server has stopped answering, MLflow's store of the SQLite file to which the loop logs now, and the id of the run in
-            this store; else None.
+        mirror: MLflow's store for the SQLite file to which the loop logs, and the id of the run in this store, if the server has stopped
+            answering; else None.
     """
 
     def __init__(self, tracking: str | None, folder: str | Path, rank: int):
@@ -170,7 +170,7 @@ class TrialRun:
 
     @property
     def logs_here(self) -> bool:
-        """Whether the next `start_run` must use the trial's run: True unless the loop has set another tracking URI or experiment."""
+        """True if the next `start_run` must use the trial's run. False if the loop has set another tracking URI or experiment."""
         from mlflow.tracking import fluent
         from mlflow.tracking._tracking_service import utils
 
@@ -448,7 +448,10 @@ def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
 
 
 class _Settings:
-    """MLflow's settings in this process before a trial, without those in environment variables, which `isolation.isolated` restores."""
+    """MLflow's settings in this process before a trial.
+
+    Settings in environment variables are left out, because `isolation.isolated` restores them.
+    """
 
     def __init__(self) -> None:
         self.tracking: str | None = None

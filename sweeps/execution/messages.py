@@ -26,8 +26,8 @@ class Job:
         max_t: Step at which every trial ends; None for no limit.
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
-        milestones: Perturbation steps of PBT; empty without PBT. At such a step, the driver is asked only after every rank has reported and
-            stored its checkpoint. If other trials wait for workers, a trial that continues lets them have its workers first.
+        milestones: Perturbation steps of PBT; empty without PBT. At such a step, the pool asks the driver only after every rank has
+            reported and stored its checkpoint. If other trials wait for workers, a trial that continues first gives its workers to them.
         keep_last: Whether the result of a trial is the model of its last step. Otherwise it is the model with the best value of `metric`.
         retry_on: Failures after which a trial is tried again: "lost" for the loss of a worker, and names of exception classes.
         tracking: Tracking URI of the MLflow server on which each trial has a run; None if trials have no runs.
@@ -230,7 +230,7 @@ class Ended:
         broken: Reason why the process cannot run another trial; None if the process can run another trial.
         disconnected: Whether the loop destroyed the gang's process group.
         reports: Number of reports in this attempt.
-        refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
+        refused: Key of the wrong value and description of the problem, if a value in the space file made the trial fail; else None.
         final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty without such a call.
         retry: Whether `limits.retry_on` names the exception that the loop raised.
         update: Reports and checkpoints that the pool has not acknowledged; None if they are unknown.
@@ -256,10 +256,10 @@ class Progress:
         reports: New reports, in order.
         checkpoint: Latest complete checkpoint if the driver has not received it yet; else None.
         best: Checkpoint with the best model so far; None without checkpoints.
-        rung: Step at which the loop waits for the driver's decision. None if the loop does not wait, or if the driver was told already.
+        rung: Step at which the loop waits for the driver's decision. None if the loop does not wait, or if the driver already knows this.
         state: State in which the trial has ended; RUNNING if it was interrupted. None while the trial runs.
         error: Error text of a failed trial, such as its traceback; else None.
-        refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
+        refused: Key of the wrong value and description of the problem, if a value in the space file made the trial fail; else None.
         final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty without such a call.
         attempts: Number of attempts that were started so far.
         seconds: Seconds that all attempts of the trial have spent on workers so far.

@@ -49,7 +49,7 @@ class _Pool:
         job: Settings that all trials of the sweep share.
         resources: Resources that the sweep may use on the single machine on which it has started Ray. None on a running cluster: the sweep
             then uses the resources of the cluster's nodes.
-        max_failures: Largest number of failed attempts after which a trial is still retried (`limits.max_failures`).
+        max_failures: Largest number of failed attempts with which a trial is still retried (`limits.max_failures`).
         parked: Number of CPUs that idle workers may hold in addition to those of the machine; see `allocation.Cluster`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
     """
@@ -338,8 +338,8 @@ class _Pool:
     async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> int:
         """Decide whether a loop continues after a report. All ranks get the same decision.
 
-        At a rung, the driver decides. It is asked when rank 0 has reached the rung, or with PBT when all ranks have reached the rung. If a
-        gang changes its size after this report, the loop stops as well, and the trial continues in another attempt.
+        At a rung, the driver decides. The driver is asked when rank 0 has reached the rung; under PBT, when all ranks have reached it. The
+        loop also stops if its gang changes its size after this report. The trial then continues in another attempt.
 
         Args:
             trial_id: Id of the trial.

@@ -47,7 +47,7 @@ class Worker:
         node: Id of the worker's node.
         phase: IDLE, BUSY or CLOSING; see `Phase`.
         idle_since: Time at which the worker last became idle, by the monotonic clock.
-        used: Number that tells which of two workers was used more recently: the one with the larger number.
+        used: Number that grows with each use: of two workers, the one with the larger number was used more recently.
         cached: (key, size in bytes) of the data that the worker caches, the most recently used data last.
         gang: Gang that the worker belongs to; None if it belongs to no gang.
         actor: Handle of the worker's actor.

@@ -231,7 +231,7 @@ class TuneSession:
         return self._session.checkpoint()
 
     def get_dataset_shard(self, dataset_name: str | None = None) -> Any:
-        """Return this rank's part of a dataset: of the dataset "train" if the name is None."""
+        """Return this rank's part of a dataset. If the name is None, the dataset is "train"."""
         return self._session.shard(dataset_name or ray.train.TRAIN_DATASET_KEY)
 
     @property
@@ -325,7 +325,7 @@ def refuse_shutdown() -> None:
 
 
 def set_ranks(ranks: Ranks | None) -> None:
-    """Set what `ray.train.get_context()` returns in this process between trials.
+    """Set what `ray.train.get_context()` returns in this process while no trial runs.
 
     Args:
         ranks: Place in the gang; None if this process belongs to no gang.

@@ -40,13 +40,13 @@ class RunningTrial:
         blameless: Number of attempts that failed for a cause outside the trial, counted since the trial's latest report.
         silent: Latest notice of each rank that has not reported for a long time.
         last_update: Time of the latest message of each rank in this attempt, by the monotonic clock.
-        yields: Whether the ranks stop at a step from which another attempt continues, and not because the trial ends.
+        yields: Whether the ranks stop so that another attempt can continue from this step. False if they stop because the trial ends.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
         kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must wait for workers.
         may_grow: Whether the gang of an elastic trial may grow. False after an attempt to grow, if workers could not join a larger gang.
         asks: Whether the gang may change its size in this attempt. The ranks then ask at each gate whether to continue.
         gates: Steps at which the ranks ask whether to continue.
-        replay: The argument `replay` without the numbers of workers of earlier attempts. The first entry is that of this attempt.
+        replay: The argument `replay` without the numbers of workers of earlier attempts. The first entry belongs to this attempt.
         task: Background task that runs the trial; None before it starts.
         changed: Event that is set when there may be progress for the driver.
     """
@@ -74,7 +74,7 @@ class RunningTrial:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether the number of workers may change during the trial."""
+        """True if the number of workers may change during the trial."""
         return self.trial.shape.most is not None
 
     @property
@@ -207,7 +207,7 @@ class RunningTrial:
         Args:
             state: State of the trial.
             error: Error text of a failed trial; else None.
-            refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
+            refused: Key of the wrong value and description of the problem, if a value in the space file made the trial fail; else None.
             final: Metrics of the finished model; None if there are none.
         """
         self.progress.finish(state, error, refused, final)

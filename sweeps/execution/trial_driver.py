@@ -46,7 +46,7 @@ class TrialDriver:
 
     Args:
         job: Settings that all trials share.
-        max_failures: Largest number of failed attempts after which a trial is still retried (`limits.max_failures`).
+        max_failures: Largest number of failed attempts with which a trial is still retried (`limits.max_failures`).
         workers: The worker pool.
         fits: Futures of the prepared data of trials.
         spawn: Runs a coroutine in the background.

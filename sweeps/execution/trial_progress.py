@@ -36,7 +36,7 @@ class TrialProgress:
         rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
         state: State after the end of the trial; None while the trial runs.
         error: Error text of a failed trial, such as a traceback; else None.
-        refused: If the trial failed because a value in the space file is wrong, the key of the value and the problem; else None.
+        refused: Key of the wrong value and description of the problem, if a value in the space file made the trial fail; else None.
         final: Metrics of the finished model; empty while the trial runs.
         sizes: Each number of workers that an elastic trial has had, with the step at which it began; empty for other trials.
     """
@@ -96,8 +96,8 @@ class TrialProgress:
     def checkpoints_to_delete(self, existing: Iterable[str]) -> list[str]:
         """Return the paths of the checkpoints to delete before another attempt: those that are incomplete or no longer needed.
 
-        After `recall`, the first call first looks for the latest complete checkpoints among `existing`, because the driver's record names
-        only the latest one and the best one. These checkpoints are kept as well.
+        After `recall`, the first call also finds the latest complete checkpoints among `existing`, and keeps them. This is necessary
+        because the driver's record names only the latest one and the best one.
 
         Args:
             existing: Paths of all checkpoints in the trial's folder.
@@ -167,7 +167,7 @@ class TrialProgress:
 
     @property
     def kept(self) -> set[str]:
-        """Paths of the checkpoints to keep: the latest ones, the best one, and those that the driver may have recorded as one of these."""
+        """Paths of the checkpoints to keep: the latest ones, the best one, and any that the driver's record may still name."""
         latest = list(self._stored)[-self.keep_latest :]
         return self._named | {c.path for c in (self.checkpoint, self.best) if c} | set(latest)
 
@@ -219,12 +219,12 @@ class TrialProgress:
 
     @property
     def urgent(self) -> bool:
-        """Whether the driver must get the progress at once, because the trial has ended, waits at a rung, or has a new checkpoint."""
+        """True if the driver must get the progress at once, because the trial has ended, waits at a rung, or has a new checkpoint."""
         return self.state is not None or self.rung != self._delivered_rung or self._fresh
 
     @property
     def has_undelivered(self) -> bool:
-        """Whether there are reports that the driver has not received."""
+        """True if there are reports that the driver has not received."""
         return bool(self._undelivered)
 
     def next_progress(self, seconds: float, worker_seconds: float = 0.0) -> Progress:

@@ -214,7 +214,7 @@ class TrialSession:
 
     @property
     def finished(self) -> bool:
-        """Whether the trial has reached the step at which every trial ends (`max_t`)."""
+        """True if the trial has reached the step at which every trial ends (`max_t`)."""
         return self.job.max_t is not None and self.step >= self.job.max_t
 
     def _send(self) -> None:

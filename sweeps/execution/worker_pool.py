@@ -219,7 +219,7 @@ class WorkerPool:
 
     @property
     def has_queue(self) -> bool:
-        """Whether a trial or a fit is waiting in the queue."""
+        """True if a trial or a fit is waiting in the queue."""
         return any(not granted.done() for _, granted, _ in self._queue)
 
     def release(self, gang: Gang, seconds: float = 0.0) -> None:
@@ -596,7 +596,7 @@ class WorkerPool:
         """Set `nodes` to the nodes that are alive.
 
         Args:
-            found: The cluster's nodes as `ray.nodes` returns them: the nodes that have died are among them.
+            found: The cluster's nodes as `ray.nodes` returns them, including the nodes that have died.
         """
         alive = {node["NodeID"]: node["Resources"] for node in found if node["Alive"]}
         if self._fixed is not None:

@@ -118,8 +118,8 @@ def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, 
         rungs: The steps at which the scheduler compares trials, in ascending order; empty if there are no such steps.
 
     Returns:
-        (description, values). The description is a short text, such as "the values at step 9, which 40 trials reached". `values` maps the
-        number of each trial that has such a value to the value. All values are finite.
+        (description, values). The description is a short text, such as "the values at step 9, which 40 trials reached". `values` maps trial
+        numbers to these values. Trials without such a value are left out. All values are finite.
     """
     reached = {step for t in trials for step, _ in t.curve if step in rungs}
     for rung in sorted(reached, reverse=True):

@@ -192,9 +192,9 @@ class JournalLines:
     def _number(self, creates: Sequence[Line]) -> None:
         """Find the number of the trial that each CREATE_TRIAL record creates.
 
-        A CREATE_TRIAL record has no trial number. The number is taken from the first line about a new trial that stands between this record
-        and the next CREATE_TRIAL record. A CREATE_TRIAL record without such a line gets an unused number between the numbers of the
-        CREATE_TRIAL records before and after this record.
+        A CREATE_TRIAL record has no trial number. The number is taken from the first line about a new trial that comes before the
+        next CREATE_TRIAL record. A CREATE_TRIAL record without such a line gets an unused number between the numbers of the CREATE_TRIAL
+        records before and after this record.
         """
         events = [(line.index, None, line) for line in creates]
         first_lines = ((n, min(self.trials[n].lines, key=lambda line: line.index)) for n in self.started)
@@ -220,7 +220,7 @@ def given_number(record: dict[str, Any]) -> int | None:
 
 
 def external_key(record: dict[str, Any]) -> Any:
-    """Return what a parameter record sets the parameter to: a number, a quantile, or the key of an option."""
+    """Return the value to which a record sets its parameter: a number, a quantile, or the key of an option."""
     return json_to_distribution(record["distribution"]).to_external_repr(record["param_value_internal"])
 
 

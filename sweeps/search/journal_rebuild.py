@@ -159,7 +159,7 @@ class _Rebuild:
         return [line for before, after in zip([None, *ordered], ordered, strict=False) for line in self._separate(before, after)]
 
     def _separate(self, before: Line | None, after: Line) -> list[Line]:
-        """Return [`after`] or, if both lines are equal CREATE_TRIAL records, [a record that changes nothing, `after`].
+        """Return [`after`]. If both lines are equal CREATE_TRIAL records, return [a record that changes nothing, `after`].
 
         The additional record separates the two lines, because `Rules` rejects two equal CREATE_TRIAL records in a row.
         """

@@ -121,7 +121,9 @@ def _problem_body(problem: Problem) -> dict[str, Any]:
 
 
 def require_columns(bundle: Bundle) -> None:
-    """Raise an error if a bundle has no columns. The training loop then read its own data, so requests cannot be checked.
+    """Raise an error if a bundle has no columns, because its requests cannot be checked.
+
+    The training loop of such a bundle read its own data.
 
     Raises:
         InputError: The bundle has no columns.

@@ -38,7 +38,10 @@ class Batcher(Generic[Item]):
         self.thread = threading.Thread(target=self._work, name="model", daemon=True)
 
     async def ask(self, request: Item) -> Any:
-        """Wait for the answer to a request, and return it. If `answer` returned or raised an exception for the request, raise it."""
+        """Wait for the answer to a request, and return the answer.
+
+        If `answer` returned or raised an exception for the request, raise this exception.
+        """
         loop = asyncio.get_running_loop()
         if self.thread.ident is None:
             self.thread.start()

@@ -1,4 +1,4 @@
-"""Limits on requests and connections. Pure."""
+"""Limits on requests and connections. Pure functions, no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the body of a request to `/predict`, and report every problem with its field, row and rule. Pure.
+"""Check the body of a request to `/predict`, and report every problem with its field, row and rule. Pure functions, no I/O.
 
 A body has one of these three formats:
 

@@ -1,4 +1,4 @@
-"""Choose the sampler for `search.algorithm: auto`, by the dimensions, the objectives and the limits of a sweep. Pure."""
+"""Choose the sampler for `search.algorithm: auto`, by the dimensions, the objectives and the limits of a sweep. Pure function, no I/O."""
 
 from __future__ import annotations
 

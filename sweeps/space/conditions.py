@@ -1,4 +1,4 @@
-"""Evaluate the condition of a dimension (`when`): the values of earlier dimensions decide whether the dimension is active. Pure.
+"""Evaluate the condition of a dimension (`when`): the values of earlier dimensions decide whether it is active. Pure functions, no I/O.
 
 `when_parser` parses the conditions of a space file. A `when` is a conjunction: every dimension that the `when` names must have one of
 certain values. These dimensions may have conditions too, which are also conjunctions. `load` can therefore find out whether a condition can

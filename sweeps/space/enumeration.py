@@ -1,4 +1,4 @@
-"""Enumerate the grid cells of a space, the shapes (workers and resources) of its trials, and combinations of values. Pure."""
+"""Enumerate the grid cells of a space, the shapes (workers and resources) of its trials, and combinations of values. Pure functions."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def any_key(dim: Dimension) -> Any:
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
     """Return all keys of a dimension, or at least enough keys to make each condition of `dims` true and false.
 
-    The keys of a grid or a choice are always complete, and those of a domain of integers if `whole` is true.
+    For a grid or a choice, all keys are returned. For a domain of integers, all keys are returned if `whole` is true.
     """
     if dim.options:
         return [option.key for option in dim.options]

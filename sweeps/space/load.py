@@ -1,4 +1,4 @@
-"""Load a space file into a `Space`, or report all its problems. Runs no user code and imports no framework."""
+"""Load a space file into a `Space`, or report all its problems. This runs no user code and imports no framework."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
     Args:
         path: The file. Messages about problems show this path.
         overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before the file is checked.
-        base: Folder at which relative paths start, and in which the user's modules are searched. The default is the file's folder.
+        base: Folder for relative paths, in which the user's modules are also searched. The default is the file's folder.
         algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that later
             versions of sweeps added are then not checked. None for a new sweep.
 
@@ -131,7 +131,7 @@ class _Loader:
 
     Args:
         file: The parsed file, with the overrides.
-        folder: Folder at which relative paths start.
+        folder: Folder to which relative paths refer.
         algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. None for a new sweep.
     """
 

@@ -16,7 +16,7 @@ def read_runtime_env(file: SpaceFile, folder: Path) -> RuntimeEnv:
 
     Args:
         file: The space file.
-        folder: Folder at which relative paths start.
+        folder: Folder to which relative paths refer.
     """
     node = file.node(KEY)
     given = check(RuntimeEnv, node, KEY, file.at(KEY), file.problems)

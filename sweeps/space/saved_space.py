@@ -54,7 +54,7 @@ def _limits(space: Space) -> dict[str, Any]:
 def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
     """Load the space file that is saved in a sweep's folder, and prepend the folders of the user's modules to `sys.path`.
 
-    Relative paths in the saved file start at the folder of the original file.
+    Relative paths in the saved file refer to the folder of the original file.
 
     Args:
         folder: The sweep's folder.
@@ -74,7 +74,7 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 
 
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
-    """Load the space file that is saved in a sweep's folder, and apply `overrides`. Relative paths in the file start at `base`.
+    """Load the space file that is saved in a sweep's folder, and apply `overrides`. Relative paths in the file refer to the folder `base`.
 
     The space gets its name from `origin.json`, because a space file without the key `name` has the name of its file, and the saved copy has
     another file name than the original.
@@ -86,7 +86,7 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
 
 
 def bundle_of(folder: Path) -> Path:
-    """Return the folder of the bundle that a sweep wrote for its winner. Runs no user code.
+    """Return the folder of the bundle that a sweep wrote for its winner. This function runs no user code.
 
     Args:
         folder: The sweep's folder.

@@ -274,17 +274,17 @@ class Limits:
     """The budget of a sweep, and the conditions that end the sweep early.
 
     Attributes:
-        max_trials: Number of trials in all grid cells together; repeats do not count. If only grids are tuned, the default is the number of
-            cells. With `pbt`, the default is `scheduler.population`. Otherwise the key is required.
+        max_trials: Number of trials of the whole sweep; repeats do not count. If only grids are tuned, the default is the number of grid
+            cells (combinations of grid values). With `pbt`, the default is `scheduler.population`. Otherwise the key is required.
         timeout: Longest time of the whole sweep, including its start. When the time is over, running trials are stopped and become PRUNED.
         max_concurrent_trials: Largest number of trials that run at once. `auto` means as many as fit on the cluster at the same time. If
-            `space.scaling` is tuned, this is how many trials with the smallest scaling fit.
+            `space.scaling` is tuned, `auto` counts how many trials with the smallest scaling fit.
         max_failures: How many times a trial may be retried after a failure.
         retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was lost), and names of exception classes
             that the loop raises.
         trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
         report_timeout: Longest time that a rank may train without a report. If a rank takes longer, its trial fails.
-        heartbeat_timeout: Time without a heartbeat after which a worker process is treated as lost, for example because the process was
+        heartbeat_timeout: Time after which a worker process that sends no heartbeat is treated as lost. For example, the process may be
             suspended. The trial continues on another worker. `max_failures` does not count this loss.
         max_gpu_hours: Largest number of GPU hours of all trials together. When these hours are used up, running trials are stopped and
             become PRUNED.
@@ -337,7 +337,7 @@ class RuntimeEnv:
         pip: Requirements that Ray installs with pip, such as `polars==1.31.0`.
         py_modules: Folders of Python packages, wheels, or URIs of these. Workers can import the packages.
         working_dir: Folder that Ray copies for the workers, or its URI. Loops start in this folder.
-        image_uri: Container image in which the processes run. Only `env_vars` can be given in addition.
+        image_uri: Container image in which the processes run. Of the other keys, only `env_vars` can be combined with it.
     """
 
     env_vars: Variables = field(default_factory=dict, repr=False)  # the values may be secrets

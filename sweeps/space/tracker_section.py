@@ -34,7 +34,7 @@ DEFAULT = (MLFLOW,)
 
 
 def read_trackers(node: Node, roots: Iterable[Path], problems: Problems) -> tuple[TrackerSpec, ...]:
-    """Parse the trackers of a space file. Runs no user code.
+    """Parse the trackers of a space file. This function runs no user code.
 
     Args:
         node: The section. If the section is null, MLflow is the only tracker.

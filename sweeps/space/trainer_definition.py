@@ -109,7 +109,7 @@ def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
 
 
 def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
-    """Read the definition of a trainer from the source of its module. Runs no code of the module.
+    """Read the definition of a trainer from the source of its module. This function does not run the module.
 
     Args:
         module: Dotted name of the trainer's module.

@@ -33,7 +33,7 @@ _whole: dict[str, str] = {}
 
 
 def check(url: str) -> None:
-    """Check that a URL names a PostgreSQL database, and that Python's driver for PostgreSQL is installed. Does not connect.
+    """Check that a URL names a PostgreSQL database, and that Python's driver for PostgreSQL is installed. Do not connect.
 
     Args:
         url: Value of the option `--storage`.

@@ -190,7 +190,7 @@ def from_json(stored: Mapping[str, Any]) -> PortableStep:
 
 
 def identical(one: pd.DataFrame, two: pd.DataFrame) -> bool:
-    """Return whether two frames have the same column names, dtypes and values. Floats must be equal in every bit, and NaN equals NaN."""
+    """Return whether two frames have the same column names, dtypes and values. Floats must be bit-identical, and NaN equals NaN."""
     if list(one.columns) != list(two.columns) or list(one.dtypes) != list(two.dtypes):
         return False
     for name in one.columns:

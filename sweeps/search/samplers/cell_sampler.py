@@ -80,7 +80,10 @@ class CellSampler(BaseSampler):
         return self.model.suggest(self.history, self.cell, np.random.RandomState(seed_of(self.seed, self._number, "model")))
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution) -> Any:
-        """Return the value of one dimension: for a grid dimension the value in the grid cell, for any other dimension a random value."""
+        """Return the value of one dimension.
+
+        For a grid dimension, this is the value in the grid cell. For any other dimension, it is a random value.
+        """
         if param_name in self.cell:
             return self.cell[param_name]
         return self.optuna_sampler.sampler.sample_independent(study, trial, param_name, param_distribution)

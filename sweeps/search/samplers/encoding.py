@@ -18,8 +18,8 @@ class Axes:
     """Conversion between the values of trials and places.
 
     The methods take and return arrays with one row for each trial and one column for each dimension. Values are in Optuna's internal
-    representation. A shape such as (n, dimensions) means n rows and a column for each dimension; (n, numbers) has only the columns of the
-    numeric dimensions.
+    representation. The shape (n, dimensions) means n rows and a column for each dimension. An array of shape (n, numbers) has only the
+    columns of the numeric dimensions.
 
     Args:
         space: Optuna's distribution of each dimension, by name. A distribution with a single value is not allowed.
@@ -31,7 +31,7 @@ class Axes:
         numbers: Indices of the columns of the numeric dimensions.
         step: Step of each numeric dimension; 0 for a dimension without a step.
         log: One boolean for each numeric dimension: True if it is logarithmic.
-        bounds: (numbers, 2) lower and upper bounds of the numeric dimensions.
+        bounds: Lower and upper bounds of the numeric dimensions, an array of shape (numbers, 2).
         low: Value at place 0 of each numeric dimension: the lower bound minus half a step. For a logarithmic dimension, the logarithm of
             this value.
         width: Distance of each numeric dimension from place 0 to place 1. Place 1 is at the upper bound plus half a step.
@@ -51,14 +51,14 @@ class Axes:
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
 
     def unit(self, values: np.ndarray) -> np.ndarray:
-        """Convert (n, numbers) values of the numeric dimensions to (n, numbers) places on [0, 1]."""
+        """Convert values of the numeric dimensions to places on [0, 1]. Both arrays have the shape (n, numbers)."""
         values = values.astype(float)
         values[:, self.log] = np.log(values[:, self.log])
         places: np.ndarray = (values - self.low) / self.width
         return places
 
     def values(self, unit: np.ndarray) -> np.ndarray:
-        """Convert (n, numbers) places on [0, 1] to (n, numbers) values, rounded to the steps and clipped to the bounds."""
+        """Convert places on [0, 1] to values, rounded to the steps and clipped to the bounds. Both arrays have the shape (n, numbers)."""
         values = self.low + unit * self.width
         values[:, self.log] = np.exp(values[:, self.log])
         stepped = self.step > 0
@@ -68,26 +68,32 @@ class Axes:
         return clipped
 
     def places(self, values: np.ndarray) -> np.ndarray:
-        """Convert (n, dimensions) values to (n, dimensions) places. In a categorical dimension, both are the index of the category."""
+        """Convert values to places.
+
+        Both arrays have the shape (n, dimensions). In a categorical dimension, both are the index of the category.
+        """
         places = values.astype(float)
         places[:, self.numbers] = self.unit(places[:, self.numbers])
         return places
 
     def on_steps(self, places: np.ndarray) -> np.ndarray:
-        """Move (n, dimensions) places to the nearest steps. Places in dimensions without a step do not change."""
+        """Move each place to the nearest step.
+
+        The arrays have the shape (n, dimensions). Places in dimensions without a step do not change.
+        """
         moved = places.copy()
         moved[:, self.numbers] = self.unit(self.values(places[:, self.numbers]))
         return moved
 
     def anywhere(self, rng: np.random.RandomState, size: int) -> np.ndarray:
-        """Draw (size, dimensions) places uniformly from the space."""
+        """Draw places uniformly from the space: an array of shape (size, dimensions)."""
         places = rng.rand(size, len(self.names))
         for i, count in self.choices.items():
             places[:, i] = np.floor(places[:, i] * count)
         return self.on_steps(places)
 
     def middle(self, rng: np.random.RandomState) -> np.ndarray:
-        """Return (1, dimensions) places: the middle of each numeric dimension, and a random option of each categorical dimension."""
+        """Return the middle of each numeric dimension and a random option of each other dimension, an array of shape (1, dimensions)."""
         place = self.anywhere(rng, 1)
         place[:, self.numbers] = 0.5
         return self.on_steps(place)

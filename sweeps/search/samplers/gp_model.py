@@ -136,7 +136,7 @@ class GpModel:
         return np.array(self._fitted[1])
 
     def _places(self, trials: list[FrozenTrial]) -> np.ndarray:
-        """Return the (n, dimensions) places of n trials. Each trial must have all dimensions."""
+        """Return the places of n trials, an array of shape (n, dimensions). Each trial must have all dimensions."""
         observed = internal(trials, self.names)
         return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
 
@@ -145,11 +145,16 @@ class GpModel:
         return {name: value for name, value in self.axes.external(place).items() if name not in cell}
 
     def _at_full(self, x: np.ndarray) -> np.ndarray:
-        """Append the column of full fidelity to (n, dimensions) places. The result is (n, dimensions + 1) inputs of a `Process`."""
+        """Append the column of full fidelity to places of shape (n, dimensions).
+
+        The result, of shape (n, dimensions + 1), is an input of a `Process`.
+        """
         return np.column_stack([x, np.ones(len(x))])
 
     def _fresh(self, places: np.ndarray, cell: Mapping[str, Any], taken: set[Point]) -> np.ndarray:
-        """Set the grid dimensions of (n, dimensions) places to the values of the cell, and return the rows that can be suggested.
+        """Set the grid dimensions of places to the values of the cell, and return the rows that can be suggested.
+
+        The shape is (n, dimensions).
 
         If all dimensions are discrete, a row is left out if its configuration is in `taken`. The configurations of the returned rows are
         added to `taken`. If a dimension is continuous, all rows are returned.
@@ -168,7 +173,7 @@ class GpModel:
         return places[fresh]
 
     def _in_cell(self, x: np.ndarray, cell: Mapping[str, Any]) -> np.ndarray:
-        """Return a copy of (n, dimensions) places, with the grid dimensions set to the values of the cell."""
+        """Return a copy of places of shape (n, dimensions), with the grid dimensions set to the values of the cell."""
         x = x.copy()
         for i, (name, distribution) in enumerate(self.names.items()):
             if name in cell:

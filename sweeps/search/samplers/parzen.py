@@ -2,8 +2,8 @@
 
 A mixture has one kernel for each observation and one broad kernel over the whole space. A kernel is a product of truncated normal
 distributions and categorical distributions (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization). The mixture is
-multivariate as in BOHB (Falkner et al., 2018). If `neighbors` computes the widths, the mixture equals the mixture of Optuna's multivariate
-TPE. Optuna's classes are not used, because they are private and half as fast.
+multivariate as in BOHB (Falkner et al., 2018). If `neighbors` computes the widths, the mixture is the same as in Optuna's multivariate TPE.
+Optuna's classes are not used, because they are private and half as fast.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Mixture:
         values: (n, dimensions) values of the observed trials, in Optuna's internal representation.
         weights: (n,) weights of the kernels of the trials. The broad kernel has weight 1.
         widths: Function that computes the widths of the kernels in the numeric dimensions from the places of the trials.
-        cell: The dimensions on which the mixture is conditioned, all of them categorical: the index of the category, by the index of the
-            column. The weight of each kernel is multiplied by the kernel's probability of these categories.
+        cell: The categories on which the mixture is conditioned: the index of each category, by the index of its column. The weight of each
+            kernel is multiplied by the kernel's probability of these categories.
     """
 
     def __init__(self, axes: Axes, values: np.ndarray, weights: np.ndarray, widths: Widths, cell: Mapping[int, int]):

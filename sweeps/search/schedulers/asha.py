@@ -52,7 +52,7 @@ class Asha(Scheduler):
         return CONTINUE if better < passing else STOP
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return how many trials run to their end at least: 1 if there are rungs, and all trials if there are none.
+        """Return the smallest possible number of trials that run to their end: 1 if there are rungs, and all trials if there are none.
 
         At each rung, only the first trial that reaches the rung is certain to continue.
         """

@@ -59,7 +59,9 @@ class Scheduler(ABC):
 
     @abstractmethod
     def rungs(self, bracket: int = 0) -> Sequence[int]:
-        """Return the steps at which a trial waits for a decision, sorted. They may differ from bracket to bracket, as in Hyperband.
+        """Return the steps at which a trial waits for a decision, sorted.
+
+        A bracket is a group of trials with the same steps, as in Hyperband.
 
         Args:
             bracket: Number of the trial's bracket; 0 if there is only one bracket.
@@ -129,7 +131,7 @@ class Scheduler(ABC):
     # Estimates for `sweeps plan`
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return how many trials run to their end at least, whatever their values are.
+        """Return the smallest possible number of trials that run to their end, whatever their values are.
 
         Args:
             trials: Number of trials.

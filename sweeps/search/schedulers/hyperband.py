@@ -46,7 +46,7 @@ class Hyperband(Asha):
         return random.Random(f"{seed}/{trial}/bracket").choices(range(len(odds)), odds)[0]
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return how many trials run to their end at least: one for each bracket that has a trial.
+        """Return the smallest possible number of trials that run to their end: one for each bracket that has a trial.
 
         The first trial of a bracket passes all rungs. If there are no rungs, all trials run to their end.
         """

@@ -56,7 +56,9 @@ class Median(Scheduler):
         return STOP if (best > median if view.minimize else best < median) else CONTINUE
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return how many trials run to their end at least: the first `min_trials` trials, or all if there are fewer trials or no rungs.
+        """Return the smallest possible number of trials that run to their end.
+
+        If there are rungs, it is `min_trials`, but at most the number of trials. If there are none, all trials run to their end.
 
         The first trials continue at every step, because fewer than `min_trials` other trials have a value there.
         """
