@@ -72,7 +72,7 @@ def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None
     gaps = (expected[floats] - got[floats]).abs().fillna(np.inf).where(unequal[floats], 0.0)
     row = int(rows.argmax())
     name = expected.columns[unequal.iloc[row]][-1]
-    count = f"{rows.sum()} of {len(rows)} rows differ, by {gaps.to_numpy().max(initial=0.0):.3g} at most"
+    count = f"{rows.sum()} of {len(rows)} rows differ, by at most {gaps.to_numpy().max(initial=0.0):.3g}"
     return f"{count}; in the first of these rows, row {row}, `{name}` was {expected[name].iloc[row]} and is now {got[name].iloc[row]}"
 
 

@@ -270,7 +270,7 @@ class SweepController:
         if step <= live.decided_rung or (live.checkpoint is not None and live.checkpoint.step == step):
             return True
         name = self.space.scheduler.name
-        rule = f"the scheduler {name} needs a checkpoint with the report at each rung"
+        rule = f"the scheduler {name} needs a checkpoint at each step at which it compares trials"
         todo = "pass a checkpoint to `report` whenever `sweeps.trial.current().checkpoint_due` is true"
         error = f"{rule}, but trial {trial} reported step {step} without a checkpoint; {todo}"
         if not self.search.budget.ended:  # Every other trial would fail in the same way.

@@ -76,7 +76,7 @@ class Comparison:
     def __str__(self) -> str:
         if self.equal:
             count = len(self.before)
-            steps = f"{count} step{'s' * (count != 1)}" + ", equal to the original run bit for bit" * (count > 0)
+            steps = f"{count} step{'s' * (count != 1)}" + ", bit-identical to the original run" * (count > 0)
             return f"trial {self.trial}: " + (f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps)
         if self.difference is None:
             fixed = "failed in the original run, but does not fail now"

@@ -145,7 +145,7 @@ def refuse_links(folder: Path) -> None:
     inside = [path for trial in trials if not trial.is_symlink() for path in (trial / "logs", *trial.glob(CHECKPOINTS))]
     for path in (*own, *trials, *inside):
         if path.is_symlink():
-            rule = "is a link, but sweeps reads and writes only files inside the sweep's folder; replace the link by the files"
+            rule = "is a link, but sweeps reads and writes only files inside the sweep's folder; replace the link with the files"
             raise InputError(Problem(str(path), rule))
 
 

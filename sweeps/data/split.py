@@ -85,7 +85,7 @@ def _rows_by_fraction(
     else:
         chosen = sample_groups(column[rest], rows, rng)
     if not chosen.any():
-        raise SplitError(key, f"column `{split.column}` has one value in {len(rest)} rows, so it cannot split the rows")
+        raise SplitError(key, f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot split the rows")
     return chosen
 
 

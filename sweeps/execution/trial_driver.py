@@ -322,7 +322,7 @@ class TrialDriver:
             return WorkerLost(f"rank {rank}: {cause}" if cause else str(loss))
         if not failed and len({e.reports for e in ended}) > 1:
             counts = ", ".join(f"rank {e.rank}: {e.reports}" for e in sorted(ended, key=lambda e: e.rank))
-            return Ended(0, State.FAIL, f"every rank must report equally often, but the numbers of reports are {counts}")
+            return Ended(0, State.FAIL, f"all ranks must report the same number of times, but the numbers of reports are {counts}")
         return failed[0] if failed else min(ended, key=lambda e: e.rank)
 
     async def _await_ranks(self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:

@@ -143,7 +143,7 @@ class TrialSession:
                 f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got {type(metrics).__name__}: {quote(metrics)}"
             )
         if threading.current_thread() in self._leaked:
-            raise RuntimeError("this thread was started by a trial that has ended, so what the thread reports belongs to no trial")
+            raise RuntimeError("this thread was started by a trial that has ended, so its reports belong to no trial")
         if self.stopped:  # The loop has caught the first `Stopped`.
             raise Stopped
         self._resolve_resumption()

@@ -186,7 +186,7 @@ def _at_once(plan: Plan) -> str:
 def _workers(plan: Plan) -> str:
     """Describe how many worker processes the sweep starts."""
     if plan.workers is None:
-        return "unknown: workers of different resources do not fit at once, so some are closed and started again"
+        return "unknown: workers with different resources do not all fit at once, so some are closed and started again"
     return f"at most {plan.workers} processes; they stay alive for later trials"
 
 
@@ -206,7 +206,7 @@ def _fits(plan: Plan) -> str:
         return "none: no preprocessing"
     if fits.least == fits.most:
         return "1 preprocessor, fitted once" if fits.most == 1 else f"{fits.most} preprocessors, each fitted once{_each(plan)}"
-    why = f"; a trial may have its own, because {fits.continuous} is continuous" if fits.continuous else ""
+    why = f"; a trial may have a preprocessor of its own, because {fits.continuous} is continuous" if fits.continuous else ""
     return f"{fits.least} to {fits.most} preprocessors, each fitted once{_each(plan)}{why}"
 
 

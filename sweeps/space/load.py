@@ -84,7 +84,7 @@ def _override(root: Node | None, override: str, problems: Problems) -> Node | No
         problems.add(mark, "", "must be key.path=value, such as limits.max_trials=8")
         return root
     if len(parts) > MAX_DEPTH:
-        problems.add(mark, "", f"the values are nested more than {MAX_DEPTH} levels deep, the limit")
+        problems.add(mark, "", f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed")
         return root
     try:
         value = parse(text, mark.source, override=True)
@@ -304,7 +304,7 @@ class _Loader:
         limit = self.trainers.definition.max_workers
         most = max((shape.most or shape.workers for shape in enumeration.all_shapes(sections, self.trainer.backend)), default=1)
         if limit is not None and most > limit:
-            text = f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has trials with {most}"
+            text = f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has trials with {most} workers"
             self.file.wrong("space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}")
         if self.trainer.backend != "jax":
             return

@@ -280,7 +280,7 @@ class SearchSections:
             text = f"must be equal to limits.max_trials, {most}, because every trial of {scheduler.name} is in the population; got {size}"
             self.file.wrong("scheduler.population", text)
         elif concurrent is not None and concurrent < size:
-            text = f"must be at least the population of {scheduler.name}, {size}, whose members take turns; got {concurrent}"
+            text = f"must be at least {size}, the population of {scheduler.name}, because its members take turns; got {concurrent}"
             self.file.wrong("limits.max_concurrent_trials", text)
         if self.repeats and self.repeats.count > 1:
             text = f"must be 1 under {scheduler.name}, whose members change their parameters as they train; got {self.repeats.count}"

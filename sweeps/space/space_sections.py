@@ -124,7 +124,8 @@ class SpaceParser(ChainParser):
         if node.is_map and ELASTIC in node.value:
             return self._elastic(node, path)
         if node.is_list and len(node.value) == 2:  # Ray Train takes two bounds
-            text = f"{mismatch(SCALING['num_workers'], node)}; for a number that may change in a trial, write {{elastic: {node.show()}}}"
+            text = f"for a number that may change while a trial runs, write {{elastic: {node.show()}}}"
+            text = f"{mismatch(SCALING['num_workers'], node)}; {text}"
             return self.wrong(node, path, text)
         return self._scaling_value(node, path, SCALING["num_workers"], self._num_workers)
 

@@ -59,7 +59,7 @@ def read_text(path: Path, source: str) -> str:
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         raise _error(start, f"cannot be read: {getattr(e, 'strerror', None) or e}") from None
     if len(data) > MAX_BYTES:
-        raise _error(start, "is larger than 1 MB, the limit of a space file")
+        raise _error(start, "is too large; a space file may have at most 1 MB")
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         return data.decode("utf-8")
@@ -171,9 +171,10 @@ class _Builder:
         """
         self.total += size
         if self.total > MAX_NODES:
-            raise _error(mark, f"the file has more than {MAX_NODES} values, the limit; each alias counts as a copy of its value")
+            text = f"at most {MAX_NODES} are allowed, and each alias counts as a copy of its value"
+            raise _error(mark, f"the file has too many values; {text}")
         if len(self.open) + height > MAX_DEPTH:
-            raise _error(mark, f"the values are nested more than {MAX_DEPTH} levels deep, the limit")
+            raise _error(mark, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed")
 
     def _alias(self, anchor: str, mark: Mark) -> Node:
         """Return the node that an alias stands for."""

@@ -241,7 +241,7 @@ class CreateTrial(_OfStudy):
         else:
             consistent = not any(results) and "begun" not in self.user_attrs and (self.datetime_start is not None or self.state == WAITING)
         if not consistent:
-            raise ValueError("the times, the parameters or the values do not fit the state")
+            raise ValueError("the trial's times, parameters or values do not fit its state")
         return self
 
 
@@ -272,7 +272,7 @@ class SetState(_OfTrial):
         if (self.datetime_start if self.state == RUNNING else self.datetime_complete) is None:
             raise ValueError("the time is missing")
         if self.state in (COMPLETE, FAIL) and (self.values is None) == (self.state == COMPLETE):
-            raise ValueError("the values do not fit the state")
+            raise ValueError("the trial's values do not fit its state")
         return self
 
 

@@ -66,7 +66,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a list in place of a choice of workers",
             "space: {scaling: {num_workers: [1, 2]}}",
             "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got [1, 2]; to try each value, "
-            "write {choice: [1, 2]}; for a number that may change in a trial, write {elastic: [1, 2]}",
+            "write {choice: [1, 2]}; for a number that may change while a trial runs, write {elastic: [1, 2]}",
         ),
         line(
             "the step Scaler",

@@ -33,13 +33,13 @@ def test_curves_are_compared_to_the_bit():
 
 
 def test_what_is_said_of_it():
-    assert str(Comparison("0003", CURVE, CURVE)) == "trial 0003: 3 steps, equal to the original run bit for bit"
+    assert str(Comparison("0003", CURVE, CURVE)) == "trial 0003: 3 steps, bit-identical to the original run"
     other = Comparison("0003", CURVE, reported(0.5, math.nan, 0.3))
     assert not other.equal and str(other) == "trial 0003: differs from step 3 on: auc was 0.25 and is now 0.3"
     assert "was 1.0 and is now missing" in str(Comparison("0003", CURVE, CURVE[:2]))
     assert "fails now: boom" in str(Comparison("0003", CURVE, CURVE, "boom"))
     again = Comparison("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
-    assert again.equal and str(again) == "trial 0003: fails again after 3 steps, equal to the original run bit for bit: boom"
+    assert again.equal and str(again) == "trial 0003: fails again after 3 steps, bit-identical to the original run: boom"
     assert str(Comparison("0003", (), (), "boom", failed=True)) == "trial 0003: fails again after 0 steps: boom"
     assert json.loads(json.dumps(other.to_json()))["differs_from"] == 3
 
@@ -62,7 +62,7 @@ def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_th
     before = sorted(f.name for f in Path(outs[0]["dir"]).iterdir())
     assert {"provenance.json"} <= set(before)
     again = command("rerun", outs[0]["dir"], "1")
-    assert again.communicate(timeout=100)[0] == "trial 0001: 5 steps, equal to the original run bit for bit\n" and again.returncode == 0
+    assert again.communicate(timeout=100)[0] == "trial 0001: 5 steps, bit-identical to the original run\n" and again.returncode == 0
     assert sorted(f.name for f in Path(outs[0]["dir"]).iterdir()) == before, "nothing of the sweep is changed"
     (tmp_path / "changed").touch()
     other = command("rerun", outs[0]["dir"], "1", "--json")

@@ -156,7 +156,7 @@ def test_a_metric_that_is_no_number_is_shown(clean_ray, tmp_path):
 @pytest.mark.long
 def test_ranks_that_report_unequally_often_fail(clean_ray, tmp_path):
     with pytest.raises(
-        sweeps.SweepFailed, match="every rank must report equally often, but the numbers of reports are rank 0: 3, rank 1: 2"
+        sweeps.SweepFailed, match="all ranks must report the same number of times, but the numbers of reports are rank 0: 3, rank 1: 2"
     ):
         sweeps.run(
             space_of(tmp_path, "reports_unequally", limits="max_trials: 1"),

@@ -201,7 +201,7 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     again = Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
     monkeypatch.setattr("ray.wait", lambda references: (references, []))
     monkeypatch.setattr("ray.get", lambda reference: {"advance": again}[reference])
-    assert str(rerun(folder, "0")) == "trial 0000: 1 step, equal to the original run bit for bit"
+    assert str(rerun(folder, "0")) == "trial 0000: 1 step, bit-identical to the original run"
     assert events == [*START, "pool.configure", "pool.start", "pool.life", "pool.advance", *END]
     assert not list(folder.glob(".rerun-*"))
 

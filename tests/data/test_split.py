@@ -57,7 +57,7 @@ def test_time_takes_the_latest_rows_and_keeps_ties_together(times, share):
     try:
         codes = split(len(column), rule("time", column="t", fraction=share), columns={"t": column})
     except SplitError as e:
-        assert len(set(times)) == 1 and "one value" in str(e)
+        assert len(set(times)) == 1 and "same value" in str(e)
         return
     early, late = column[codes == TRAIN], column[codes == VALID]
     assert early.max() < late.min()
@@ -91,7 +91,7 @@ def test_a_group_never_straddles(groups, share, seed):
     try:
         codes = split(len(column), rule("group", column="g", fraction=share), columns={"g": column}, seed=seed)
     except SplitError as e:
-        assert len(set(keys)) == 1 and "one value" in str(e)
+        assert len(set(keys)) == 1 and "same value" in str(e)
         return
     assert set(codes) == {TRAIN, VALID}
     assert not set(keys[codes == TRAIN]) & set(keys[codes == VALID])
@@ -118,7 +118,7 @@ def test_a_column_names_the_rows_and_the_rest_is_train():
         (rule("column", column="s", value="x"), None, {"s": np.array(["x"] * 10)}, "takes all 10 rows"),
         (rule("time", column="t", fraction=0.2), None, {"t": np.array([1.0, np.nan] * 5)}, "no value in 5 rows"),
         (rule("time", column="t", fraction=0.2), None, {"t": np.array(["2020-01-01", "soon"] * 5)}, "'soon', which is not a time"),
-        (rule("group", column="g", fraction=0.2), None, {"g": np.array(["one"] * 10)}, "one value"),
+        (rule("group", column="g", fraction=0.2), None, {"g": np.array(["one"] * 10)}, "same value"),
     ],
 )
 def test_impossible_splits_are_refused(valid, test, columns, text):

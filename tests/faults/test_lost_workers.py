@@ -138,7 +138,7 @@ def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(clean
             t = trial(number, {"reports": counts}, 2, "none")
             driving.start(t)
             progress, _ = driving.finish(t, timeout=60)
-            assert progress.state is State.FAIL and "every rank must report equally often" in progress.error, progress
+            assert progress.state is State.FAIL and "all ranks must report the same number of times" in progress.error, progress
         t = trial(9, {"reports": (5, 5)}, 2, "none")
         driving.start(t)
         assert driving.finish(t)[0].state is State.COMPLETE

@@ -215,7 +215,7 @@ def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(space, u
 def test_a_loop_without_checkpoints_is_refused_at_the_first_perturbation_step(space, tmp_path):
     going = drive(space, tmp_path, saves=False)
     said = (
-        "scheduler.name: the scheduler pbt needs a checkpoint with the report at each rung, but trial 0000 reported step 3 "
+        "scheduler.name: the scheduler pbt needs a checkpoint at each step at which it compares trials, but trial 0000 reported step 3 "
         "without a checkpoint"
     )
     assert str(going.refused).startswith(said) and not going.search.budget.ended

@@ -207,7 +207,7 @@ BAD_SPACE = [
         "`elastic` must be the only key of its mapping; the mapping also has: most",
     ),
     ("scaling: {num_workers: {choice: [1, {elastic: [2, 1]}]}}", "6:49", "scaling.num_workers.choice.1: elastic needs a list"),
-    ("scaling: {num_workers: [1, 4]}", "6:26", "for a number that may change in a trial, write {elastic: [1, 4]}"),
+    ("scaling: {num_workers: [1, 4]}", "6:26", "for a number that may change while a trial runs, write {elastic: [1, 4]}"),
     ("scaling: {use_gpu: maybe}", "6:22", "scaling.use_gpu: must be true or false, got maybe"),
     ("scaling: {use_gpu: {randint: [0, 2]}}", "6:22", "must be true or false, got {randint: [0, 2]}"),
     ("scaling: {resources_per_worker: {CPU: -1}}", "6:41", "CPU: must be a number of at least 0 and at most 1000000000000000, got -1"),

@@ -95,7 +95,8 @@ def test_a_wrong_option_has_its_place(tmp_path, trainer, expected):
 def test_too_many_workers_are_refused(tmp_path):
     file = written(tmp_path, '{name: my, model: "nets:make"}', workers="{choice: [1, 3]}")
     assert problems(file) == [
-        "space.yaml:5:18: space.scaling: `my:train_func` trains on at most 2 workers, but the space has trials with 3; set num_workers to 2"
+        "space.yaml:5:18: space.scaling: `my:train_func` trains on at most 2 workers, but the space has trials with 3 workers; "
+        "set num_workers to 2"
     ]
 
 

@@ -76,7 +76,7 @@ def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> 
         unchanged = FittedChain(chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], keep_integers=True))
         return unchanged, unchanged.transform(rows)
     if not len(frame.columns):
-        raise InputError(Problem(PREPROCESSOR_KEY, "the chain leaves no column to train on"))
+        raise InputError(Problem(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on"))
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
     arrays = {n: portable_steps.column_array(frame[n]) for n in frame.columns}

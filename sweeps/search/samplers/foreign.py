@@ -31,7 +31,7 @@ def build_foreign(name: str, factory: Callable[..., Any], options: Mapping[str, 
 
     takes_seed = "seed" in inspect.signature(factory).parameters
     if takes_seed and "seed" in options:
-        raise TypeError("`seed` is not an option: sweeps gives each trial a seed that follows from search.seed")
+        raise TypeError("`seed` is not an option: sweeps computes a seed for each trial from search.seed")
     first = factory(**options, **({"seed": context.seed} if takes_seed else {}))
     if not isinstance(first, BaseSampler):
         if not callable(getattr(first, "suggest", None)):
