@@ -304,7 +304,8 @@ class Usage:
         worker_seconds: Maps the id of each active trial to the sum of the seconds over its workers: ten seconds on two workers are 20.
         silent: Maps the id of an active trial to a text about the ranks that have not reported for a long time. Trials without such ranks
             have no entry.
-        missing: Maps the id of each trial that does not fit on the cluster to a text that says for which nodes it waits, and since when.
+        missing: Trials that do not fit on the cluster. Maps each trial's id to a text that says for which nodes the trial waits, and since
+            when.
     """
 
     total: dict[str, float]

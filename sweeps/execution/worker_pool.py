@@ -69,7 +69,7 @@ class WorkerPool:
     Attributes:
         workers: The workers that have not ended, by id.
         nodes: Resources of each living node, by node id.
-        misfits: Maps the shape of each waiting trial that would not fit even on the empty cluster to the time at which this was first
+        misfits: Shapes of waiting trials that would not fit even on the empty cluster. Maps each shape to the time at which this was first
             noticed, in seconds since the epoch.
     """
 

@@ -78,8 +78,8 @@ def combinations(sections: Mapping[str, Template], names: Collection[str]) -> It
     Args:
         sections: All sections of a space.
         names: Names of the dimensions that take all their values. If other dimensions decide whether one of these is active, they take
-            several values too: a grid or a choice takes all its options, and a domain of numbers takes values that make each condition true
-            and false (see `points`).
+            several values too: a grid or a choice takes all its options, and a domain of numbers takes enough values to make each condition
+            true once and false once (see `points`).
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
@@ -116,7 +116,7 @@ def any_key(dim: Dimension) -> Any:
 
 
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
-    """Return all keys of a dimension, or at least enough keys to make each condition of `dims` true and false.
+    """Return all keys of a dimension, or at least enough keys to make each condition of `dims` true once and false once.
 
     For a grid or a choice, all keys are returned. For a domain of integers, all keys are returned if `whole` is true.
     """
