@@ -255,7 +255,7 @@ class Current:
             RuntimeError: The trial has no folder, because this object was made by a test, for example.
         """
         if self._folder is None:
-            raise RuntimeError("this trial has no folder; only a trial that sweeps runs has a folder")
+            raise RuntimeError("this trial has no folder; only a trial of a sweep has a folder")
         self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder
 
@@ -338,7 +338,7 @@ def current() -> Current:
         RuntimeError: No training loop that sweeps started runs in this process.
     """
     if _current is None:
-        raise RuntimeError("sweeps.trial.current() can only be called inside a training loop that sweeps runs")
+        raise RuntimeError("sweeps.trial.current() can only be called inside the training loop of a sweep")
     return _current
 
 

@@ -207,8 +207,10 @@ class Rules:
         if start.id != format_trial_id(number):
             raise Fault(f"starts trial {start.id}, but belongs to trial {format_trial_id(number)}")
         if different := start.labels.keys() ^ trial.params:
-            text = "with other parameters than the earlier lines about the trial; only one of the two has"
-            raise Fault(f"starts trial {start.id} {text}: {', '.join(sorted(different))}")
+            raise Fault(
+                f"starts trial {start.id} with other parameters than the earlier lines about this trial; "
+                f"only one of the two has: {', '.join(sorted(different))}"
+            )
         trial.started = True
 
 
