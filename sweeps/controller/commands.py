@@ -44,7 +44,7 @@ class Stop:
     """Stop one trial at its next report, or the whole sweep.
 
     Attributes:
-        trial: The trial's id; None stops the sweep so that it can be resumed later.
+        trial: The trial's id. With None, the whole sweep stops; a resume can continue it later.
     """
 
     trial: str | None = None

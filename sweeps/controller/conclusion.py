@@ -48,7 +48,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
         mlflow: Value of `SweepResult.mlflow`, which says where in MLflow the sweep is.
         fits: Number of preprocessors that were fitted.
-        notes: Notes about the data. The result contains these notes and those of the search.
+        notes: Notes about the data. The result contains these notes and the notes of the search.
     """
     from sweeps.bundle import export as trial_export
     from sweeps.report import Drawing

@@ -190,7 +190,7 @@ class SweepController:
         return started
 
     def finish_leftover_trials(self) -> None:
-        """End interrupted trials that have reached `max_t`, or that the scheduler stops at the step that they reached.
+        """End each interrupted trial that has reached `max_t`, or that the scheduler stops at its latest step.
 
         Call this before Ray Tune asks for trials.
         """

@@ -88,7 +88,9 @@ class PoolMonitor:
         self._stages_file.unlink(missing_ok=True)
 
     def _save_stages(self, usage: Usage) -> None:
-        """Write `stages.json`: the stages of the trials that do not train yet, or that have a rank which has not reported for a long time.
+        """Write `stages.json`: the stage of each trial that does not train yet, or that has a silent rank.
+
+        A silent rank has not reported for a long time.
 
         A stage says what the trial is doing, such as "waiting for workers". `sweeps show` reads the file, because the study does not have
         this information.

@@ -150,7 +150,10 @@ def rerun(
 
 
 def sizes_to_replay(sizes: Sequence[GangSize]) -> tuple[GangSize, ...]:
-    """Return the recorded numbers of workers of an elastic trial. Leave out those with which the trial made no report and no checkpoint."""
+    """Return the recorded numbers of workers of an elastic trial.
+
+    Leave out numbers with which the trial made no report and no checkpoint.
+    """
     useful = (size for size, later in itertools.pairwise(sizes) if (size.step, size.reported) != (later.step, later.reported))
     return (*useful, *sizes[-1:])
 
@@ -204,7 +207,7 @@ def _compare(
     fingerprint: str | None,
     sizes: tuple[GangSize, ...],
 ) -> Comparison:
-    """Run a trial again and compare the new reports with those of the first run.
+    """Run a trial again, and compare the new reports with the reports of the first run.
 
     Args:
         session: The session (Ray, worker pool and data actor) in which the trial runs.

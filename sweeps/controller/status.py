@@ -42,8 +42,8 @@ class TrialRow:
         seconds: Seconds since the trial started.
         attempt: Number of the current attempt: 1, 2, ... A new attempt starts, for example, after the trial has lost its workers.
         configuration: Names and values of the trial's dimensions, for display; see `short_configuration`.
-        notice: Text that explains why the trial does not train. It names the resources that the cluster lacks, or the ranks that have not
-            reported for a long time and the line of code that each of them executes. "" if there is nothing to explain.
+        notice: Text that explains why the trial does not train. It names the resources that the cluster lacks. Or it names the ranks that
+            have not reported for a long time, each with the line of code that it executes. "" if there is nothing to explain.
     """
 
     trial: str

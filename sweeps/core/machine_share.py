@@ -173,7 +173,10 @@ def _locked(file: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[None]:
 
 
 def _others(folder: Path) -> list[Registration]:
-    """Return the registrations of living processes, and delete those of dead processes. The caller must hold the folder's lock."""
+    """Return the registrations of living processes, and delete the registrations of dead processes.
+
+    The caller must hold the folder's lock.
+    """
     found = []
     for file in sorted(folder.glob("*.json")):
         if not _is_locked(file):

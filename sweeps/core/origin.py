@@ -31,7 +31,7 @@ def read_origin(folder: Path) -> dict[str, Any]:
 
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:
-    """Return those keys of `origin.json` that have valid values, with the values. Return {} if the file cannot be read.
+    """Return the keys of `origin.json` that have valid values, with these values. Return {} if the file cannot be read.
 
     This function raises no error, so that a command can list many sweeps even if one of them is damaged.
     """

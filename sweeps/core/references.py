@@ -136,7 +136,7 @@ def _as_typed(folder: Path) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
-    """Return the names that a source file defines at its top level, and the values of those names to which a literal is assigned.
+    """Return the names that a source file defines at its top level. Also return the value of each name to which a literal is assigned.
 
     Return None if the names cannot be read from the file: it is compiled or has a syntax error, imports `*`, or defines `__getattr__`.
     """

@@ -198,8 +198,8 @@ def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trial
 def parked_cpus(cpus: int, memory: float) -> int:
     """Return how many CPUs sweeps reports to Ray in addition to the real ones.
 
-    Idle workers occupy the additional CPUs, so that they can stay open while other trials run. The number is limited, because each idle
-    worker uses memory.
+    Idle workers occupy the additional CPUs, so that these workers can stay open while other trials run. The number is limited, because each
+    idle worker uses memory.
 
     Args:
         cpus: Number of CPUs of the machine.

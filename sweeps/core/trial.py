@@ -138,8 +138,8 @@ class Trial:
         labels: Value of each active dimension, by the dimension's name. The values are short, for display and for MLflow.
         data: The trial's values of those keys of the section `data` that the sweep samples (see `sweeps.space.Space.variant`); {} for none.
         origin: Number of the first trial of this configuration, if this trial repeats the configuration with another seed; else None.
-        lineage: Under PBT, the trials whose checkpoints this trial has taken over, and the steps at which it did so, such as
-            `0003 at 8, 0001 at 12`. "" if there are none.
+        lineage: Under PBT, the trials whose checkpoints this trial has copied, each with the step of the copy, such as `0003 at 8, 0001 at
+            12`. "" if there are none.
     """
 
     number: int
@@ -155,7 +155,7 @@ class Trial:
 
     @property
     def chain(self) -> str:
-        """Short text for the preprocessor, such as `scale+pca (n_components=8)`: its label or its steps, then sampled values."""
+        """Short text for the preprocessor, such as `scale+pca (n_components=8)`: a label or the steps, and then the sampled values."""
         label = self.labels.get("preprocessor") or "+".join(step.name for step in self.preprocessor) or "none"
         inside = {name.rsplit(".", 1)[-1]: value for name, value in self.labels.items() if name.startswith("preprocessor.")}
         return label + (f" ({', '.join(f'{k}={v}' for k, v in inside.items())})" if inside else "")

@@ -66,7 +66,7 @@ class AvailableColumns:
 def check_step_columns(
     chain: Template, features: Iterable[str], label: str | None, source: str, removed: Iterable[str] = ()
 ) -> list[Problem]:
-    """Check that the columns that are named in preprocessing steps exist, in all chains that a space allows.
+    """Check that the columns named in preprocessing steps exist, in all chains that a space allows.
 
     A name is a problem only if, in every chain that can be sampled, no column of this name reaches the step.
 

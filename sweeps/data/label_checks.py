@@ -44,7 +44,7 @@ def nearest_column(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
-    """Check that the columns that are named in a `data` section exist, and that all sources have the same columns.
+    """Check that the columns named in a `data` section exist, and that all sources have the same columns.
 
     Args:
         spec: the `data` section.

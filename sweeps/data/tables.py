@@ -38,7 +38,7 @@ _BOOLEAN_WORDS = _string_array("True", "TRUE", "true", "False", "FALSE", "false"
 
 
 def drop_index_names(names: Iterable[str]) -> list[str]:
-    """Remove names such as `__index_level_0__`. Pandas stores an index without a name, which is not a feature, under such a name."""
+    """Remove names such as `__index_level_0__`. Pandas uses such names to store an index that has no name. This index is not a feature."""
     return [name for name in names if not _UNNAMED_INDEX.fullmatch(name)]
 
 

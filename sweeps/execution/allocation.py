@@ -166,7 +166,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     3. a node whose idle workers already form a whole gang;
     4. the node with the least room, so that large gangs find room on other nodes.
 
-    An elastic trial gets all workers that are free, up to its upper bound, except those that the other requests in the queue need.
+    An elastic trial gets all workers that are free, up to its upper bound, except workers that the other requests in the queue need.
 
     Args:
         cluster: State of the cluster.

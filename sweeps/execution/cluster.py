@@ -68,7 +68,7 @@ class Joined:
     decides which workers compute at the same time.
 
     Attributes:
-        ours: Whether Ray was started for this sweep. Ray then ends together with the sweep.
+        ours: Whether Ray was started for this sweep. If so, Ray ends together with the sweep.
         roots: Folders in which the workers look for the user's modules. Empty if the code was sent to the cluster.
         nodes: Resources of each node, without the additional CPUs.
         total: Resources of all nodes together, without the additional CPUs.
@@ -628,7 +628,7 @@ def last_line(error: BaseException) -> str:
 
 
 def at_driver() -> Any:
-    """Return a scheduling strategy that prefers the driver's node, for actors that read the data or write to the sweep's folder.
+    """Return a scheduling strategy that prefers the driver's node. It is for actors that read the data or write to the sweep's folder.
 
     If the driver's node has died, Ray chooses another node.
     """

@@ -1,6 +1,6 @@
 """Decide which data of earlier trials a worker keeps cached. The functions are pure.
 
-The pool decides for all ranks of a gang together. XGBoost would fail if one rank built its data matrix again while another rank reused its
+The pool decides for all ranks of a gang together. XGBoost would fail if one rank built its data matrix anew while another rank reused a
 cached matrix.
 """
 

@@ -22,7 +22,8 @@ class Job:
         metric: Metric of the main objective. Schedulers compare its values. None if there is no main objective.
         goal: "minimize" or "maximize", for `metric`.
         goals: Maps each objective that loops report to "minimize" or "maximize".
-        asked: Metrics that loops must report: those of all objectives and constraints, except costs, which sweeps measures itself.
+        asked: Metrics that loops must report: the metrics of all objectives and constraints. Costs are left out, because sweeps measures
+            them itself.
         max_t: Step at which every trial ends; None for no limit.
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.

@@ -50,7 +50,7 @@ class _Pool:
         resources: Resources that the sweep may use on the single machine on which it has started Ray. None on a running cluster: the sweep
             then uses the resources of the cluster's nodes.
         max_failures: Largest number of failed attempts with which a trial is still retried (`limits.max_failures`).
-        parked: Number of CPUs that idle workers may hold in addition to those of the machine; see `allocation.Cluster`.
+        parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs; see `allocation.Cluster`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
     """
 
@@ -259,7 +259,7 @@ class _Pool:
         return progress.next_progress(running.spent(), running.worker_seconds_spent())
 
     async def step(self, trial_id: str) -> dict[str, Any]:
-        """Return the result of `advance` in a dict with the key "progress". To Ray Tune, this dict is a result of the trial."""
+        """Return the result of `advance` in a dict with the key "progress". Ray Tune treats this dict as a result of the trial."""
         return {"progress": await self.advance(trial_id)}
 
     async def checkpoint_step(self, trial_id: str) -> int:

@@ -94,7 +94,7 @@ class TrialProgress:
         return self.attempt
 
     def checkpoints_to_delete(self, existing: Iterable[str]) -> list[str]:
-        """Return the paths of the checkpoints to delete before another attempt: those that are incomplete or no longer needed.
+        """Return the paths of the checkpoints to delete before another attempt: checkpoints that are incomplete or no longer needed.
 
         After `recall`, the first call also finds the latest complete checkpoints among `existing`, and keeps them. This is necessary
         because the driver's record names only the latest one and the best one.

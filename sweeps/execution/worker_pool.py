@@ -61,8 +61,8 @@ class WorkerPool:
         job: Settings that all trials of the sweep share.
         resources: Resources that the sweep may use on the single machine on which it has started Ray. None on a running cluster: the sweep
             then uses the resources of the cluster's nodes.
-        parked: Number of CPUs that idle workers may hold in addition to those of the machine. None if Ray was not started for the sweep;
-            see `allocation.Cluster`.
+        parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs. None if Ray was not started for the sweep; see
+            `allocation.Cluster`.
         spawn: Function that runs a coroutine in the background; see `Background`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
 
@@ -533,7 +533,7 @@ class WorkerPool:
             result.add_done_callback(lambda late: late.cancelled() or late.exception())
 
     async def find_lost(self, workers: Sequence[Worker]) -> None:
-        """Remove those of the workers that have died, or do not answer within `DISBAND_WITHIN` seconds.
+        """Remove each of the workers that has died, or does not answer within `DISBAND_WITHIN` seconds.
 
         The workers must not be running a loop, because the answer comes from the main thread of each process.
         """
@@ -578,7 +578,7 @@ class WorkerPool:
             log.exception("the autoscaler could not be asked for nodes")
 
     def _close_idle(self, now: float) -> None:
-        """If the cluster has an autoscaler, close workers after `IDLE_WITHIN` idle seconds, so that it can remove their nodes."""
+        """If the cluster has an autoscaler, close workers after `IDLE_WITHIN` idle seconds, so that the autoscaler can remove nodes."""
         for one in list(self.workers.values()) if self._node_requests.may_grow else ():
             if one.phase is Phase.IDLE and now - one.idle_since > IDLE_WITHIN:
                 self.close(one)

@@ -17,8 +17,8 @@ def count_workers(shapes: Sequence[ShapeCount], cluster: Mapping[str, float], li
         shapes: Number of trials of each shape.
         cluster: Total resources of the cluster, by name.
         limit: Largest number of concurrent trials.
-        room: Resources that all workers together may hold, by name. This may be more than `cluster`, because idle workers may hold CPUs
-            in addition to those of the cluster.
+        room: Resources that all workers together may hold, by name. This may be more than `cluster`, because idle workers may hold more
+            CPUs than the cluster has.
 
     Returns:
         The number of workers. None if workers with different resources do not all fit at the same time. In this case, the pool closes some

@@ -183,7 +183,7 @@ class _Rebuild:
         return {"": create.record} | dict(zip(attributes, (line.record for line in lines), strict=True))
 
     def _header_rules(self) -> Rules:
-        """Return new `journal_rules.Rules` that have already accepted the header records, so that they can check the next record."""
+        """Return new `journal_rules.Rules` that have already accepted the header records, so that the rules can check the next record."""
         rules = Rules()
         for record in self._header.values():
             assert rules.fault(record) is None

@@ -205,8 +205,8 @@ class SearchLoop:
     ) -> Result:
         """Record the end of a trial, and update the queue, the view and the budget.
 
-        The arguments are those of `StudyStore.finish`. With the state RUNNING, the trial does not end: its latest progress is recorded, so
-        that a later driver can resume it.
+        The arguments are the same as for `StudyStore.finish`. With the state RUNNING, the trial does not end: its latest progress is
+        recorded, so that a later driver can resume it.
 
         Returns:
             The result of the trial. Its state is the recorded one: FAIL instead of COMPLETE if a required metric is missing.

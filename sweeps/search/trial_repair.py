@@ -263,5 +263,5 @@ def _is_after(record: dict[str, Any], step: int) -> bool:
 
 
 def _numbers(described: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics in a trial's description, without those whose values are not numbers."""
+    """Return the metrics in a trial's description. Metrics whose values are not numbers are left out."""
     return {name: float(value) for name, value in described.get("metrics", {}).items() if is_number(value)}

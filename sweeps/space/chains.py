@@ -125,7 +125,7 @@ class ChainParser(DimensionParser):
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
         """Check the values of one parameter of a Ray Data step.
 
-        If a value is a name from another library for something that Ray Data also has, the message suggests Ray Data's name.
+        If the value is another library's name for an option that Ray Data calls differently, the message suggests Ray Data's name.
         """
         for wrong, text in value_problems(RAY_STEPS[step][key], node):
             hint = our_name(f"{step}.{key}", wrong.value)

@@ -206,7 +206,10 @@ class _Loader:
             self.file.wrong("space", text)
 
     def _sections(self, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
-        """Parse the section `space`. Return the templates of its sections, and those of the tuned keys of `data` under the name `data`."""
+        """Parse the section `space`, and return the templates of its sections.
+
+        Under the name `data`, also return the templates of the tuned keys of `data`.
+        """
         sections = self.parser.space(self.file.node("space"))
         if data is not None and not data.given and any(isinstance(part, Step) for part in walk(sections.get("preprocessor"))):
             text = "needs `data`, which the file does not have; add `data`, or remove this key"

@@ -109,7 +109,7 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
 
 
 def option_of(dim: Dimension, node: Node) -> Any:
-    """Return the key of the option that a node names, by the option's value or key.
+    """Return the key of an option. The node gives either the option's value or its key.
 
     An option that is a list, a mapping or a chain can also be named by its index.
 

@@ -95,7 +95,7 @@ def dominates(a: Sequence[float], b: Sequence[float], minimize: Sequence[bool]) 
 def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> list[int]:
     """Return the numbers of the trials on the Pareto front, sorted.
 
-    A trial needs a tier and a value for every objective. Of the trials that have both, only those of the best tier are considered.
+    A trial needs a tier and a value for every objective. Among the trials that have both, only the trials of the best tier are considered.
 
     Args:
         results: (trial number, result) pairs. NaN is treated as a missing value; infinity is treated as a value.

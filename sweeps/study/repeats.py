@@ -69,7 +69,7 @@ def known_total(max_trials: int, complete: int, incomplete: int, repeats: Repeat
     """Return the expected number of trials of a sweep, including repeats.
 
     If the scheduler may stop trials, only the repeats of first trials that are already complete are counted. Otherwise, all first trials
-    are expected to complete and to be repeated, except those that were already pruned or failed.
+    are expected to complete and to be repeated, except first trials that were already pruned or failed.
 
     Args:
         max_trials: Value of `limits.max_trials`. This limit is a number of configurations.
