@@ -226,7 +226,7 @@ def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger
     Args:
         request: The trial or the fit.
         cluster: State of the cluster.
-        others: The other requests in the queue. An elastic trial leaves them the resources with which they could be served now.
+        others: The other requests in the queue. An elastic trial leaves enough resources to serve these requests now.
         larger: See `_serves`.
     """
     placed = _place(request, cluster, larger)
@@ -296,7 +296,7 @@ class _Offer:
 
 
 def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
-    """Return how many workers fit into the resources `have`, at most `most`. Each worker needs the resources `need`."""
+    """Return how many workers fit into the resources `have`, but not more than `most`. Each worker needs the resources `need`."""
     counts = [int((have.get(name, 0.0) + EPSILON) // amount) for name, amount in need.items() if amount > 0]
     part = need.get("GPU", 0.0)
     if 0 < part < 1:  # A worker's fraction of a GPU cannot be split over two GPUs.
@@ -314,7 +314,7 @@ def _used(cluster: Cluster, node: str | None, phases: Sequence[Phase], grants: b
 
 
 def _left(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> dict[str, float] | None:
-    """Return the part of the sweep's limit that workers in these phases, and fits if `grants` is True, do not use.
+    """Return the part of the sweep's limit that workers in these phases do not use. If `grants` is True, fits count like workers.
 
     Return None if the sweep has no limit.
     """
@@ -394,7 +394,7 @@ def _place(
 
 
 def _most_within(need: Resources, left: Resources | None, most: int) -> int:
-    """Return how many workers fit into `left`, the rest of the limit, at most `most`. Each worker needs the resources `need`."""
+    """Return how many workers fit into `left`, the rest of the limit, but not more than `most`. Each worker needs the resources `need`."""
     return most if left is None else _count({name: amount for name, amount in need.items() if name in left}, left, most)
 
 

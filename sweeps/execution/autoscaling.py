@@ -34,7 +34,7 @@ def bundles_of(request: Request) -> list[dict[str, float]]:
 def within(requests: Sequence[Request], left: Mapping[str, float] | None) -> list[Request]:
     """Return the requests that, taken together, fit into the rest of the sweep's limit (`left`).
 
-    The requests are taken in order. A request that does not fit into the amounts that earlier requests leave is skipped.
+    The requests are taken in order. A request is skipped if it does not fit into the amounts that earlier requests leave.
 
     Args:
         requests: Requests that wait, in the order of the queue.

@@ -164,7 +164,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
 
 @contextlib.contextmanager
 def _only_gpus(gpu_ids: tuple[str, ...] | None) -> Iterator[None]:
-    """Within the `with` block, `ray.init` starts a Ray instance that uses only these GPUs; None for all GPUs."""
+    """Within the `with` block, `ray.init` starts a Ray instance that uses only these GPUs, or all GPUs for None."""
     before = os.environ.get(GPU_IDS)
     if gpu_ids is not None:
         os.environ[GPU_IDS] = ",".join(gpu_ids)
@@ -304,7 +304,7 @@ def _apart() -> Iterator[None]:
 
 
 def _end_ray(before: set[int]) -> None:
-    """End the processes that a failed start of Ray has left.
+    """End the processes that a failed start of Ray has left behind.
 
     Args:
         before: Ids of the children of this process before the start. All newer children are killed, except the one that writes to MLflow.
@@ -493,7 +493,7 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
 
 
 def await_runtime_env(space: Space) -> None:
-    """Wait until Ray has set up the `runtime_env` of the space file for a first process.
+    """Wait until Ray has set up the `runtime_env` of the space file for the first time.
 
     Raises:
         InputError: Ray cannot set up the `runtime_env`, for example because pip does not find a package.

@@ -61,7 +61,7 @@ class Gates:
             self._answers = {other: kept for other, kept in self._answers.items() if other >= step}
 
     def later(self, step: int, seconds: float) -> int:
-        """Estimate which step the trial will report `seconds` seconds from now, at the speed of the latest steps; at least `step` + 1."""
+        """Estimate which step the trial will report `seconds` seconds from now, at its latest speed. The result is at least `step` + 1."""
         now, latest = time.monotonic(), self._latest
         self._latest = (now, step)
         if latest is None or step <= latest[1]:

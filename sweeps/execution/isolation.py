@@ -226,8 +226,8 @@ def isolated(mark: str = "") -> Iterator[Left]:
     """Run a trial in the block, then reset the process to its state before the trial.
 
     Args:
-        mark: Value of the environment variable by which the processes that the trial starts are found and killed after the block; see
-            `sweeps.execution.child_processes`. With "", these processes stay alive.
+        mark: Value of an environment variable that marks the processes that the trial starts. After the block, processes with this mark are
+            killed; see `sweeps.execution.child_processes`. With "", these processes stay alive.
 
     Yields:
         The `Left` of this trial. Its attributes are set after the block.
@@ -298,7 +298,7 @@ def isolated(mark: str = "") -> Iterator[Left]:
 def _working_directory() -> str:
     """Return the working directory. If it was deleted and created again at the same path, first change to the new directory.
 
-    Ray does this to the folder with the user's code when a second node on the same machine joins the cluster.
+    Ray deletes and creates the folder with the user's code when a second node on the same machine joins the cluster.
     """
     try:
         return os.getcwd()

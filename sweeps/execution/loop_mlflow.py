@@ -214,7 +214,7 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call that logs parameters, changed so that no parameter gets another value than the run already has.
+        """Return the arguments of a call that logs parameters, changed so that each parameter that the run already has keeps its value.
 
         MLflow would reject the whole call for one such parameter. In a batch, the parameter is left out. In a call for one parameter, the
         run's value replaces the new one.

@@ -84,7 +84,7 @@ class Silence:
 
 @dataclass(frozen=True)
 class Labels:
-    """Description of the label column. All attributes are None until the data is read, and always if the data has no label.
+    """Description of the label column. All attributes are None until the data is read. If the data has no label, they stay None.
 
     Attributes:
         label: Name of the label column.

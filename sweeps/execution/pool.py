@@ -233,7 +233,7 @@ class _Pool:
         The call also confirms that the driver has recorded the progress that the last call returned.
 
         Args:
-            trial_id: Id of the trial, which the driver has started or starts within `START_WITHIN` seconds.
+            trial_id: Id of a trial that the driver has started, or that it starts within `START_WITHIN` seconds.
 
         Returns:
             The progress since the last call.
@@ -347,8 +347,8 @@ class _Pool:
             update: The rank's message. Its `step` is the step of the report.
 
         Returns:
-            `STOP` if the loop must stop, also if the trial has ended or another attempt has started. Otherwise, the step at which the ranks
-            of an elastic gang ask again; for other gangs, any number above 0.
+            `STOP` if the loop must stop, for example because the trial has ended or another attempt has started. Otherwise, the step at
+            which the ranks of an elastic gang ask again; for other gangs, any number above 0.
         """
         running = self.trials.get(trial_id)
         if running is None or not self.driver.record(running, attempt, update):

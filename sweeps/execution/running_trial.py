@@ -187,7 +187,7 @@ class RunningTrial:
     def retry(self) -> None:
         """Prepare for another attempt after an exception.
 
-        Decisions to stop are deleted, because ranks that wait at a rung are stopped if rank 0 has raised an exception.
+        Decisions to stop are deleted. They were made because an exception on rank 0 also stops the ranks that wait at a rung.
         """
         if not self.stopped:
             self.decisions = {step: decision for step, decision in self.decisions.items() if not decision.done() or decision.result()}

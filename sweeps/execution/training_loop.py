@@ -95,7 +95,7 @@ def takes_config(loop: Any) -> bool:
 def trace(error: BaseException) -> str:
     """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters and with masked passwords.
 
-    Frames of sweeps at both ends of the stack are left out.
+    Frames of sweeps' own code at both ends of the stack are left out.
     """
     here = str(Path(__file__).parent)
     formatted = traceback.TracebackException.from_exception(error)

@@ -1,4 +1,4 @@
-"""Write the output of each trial into the trial's folder: one log file for each rank, although a worker runs many trials."""
+"""Write the output of each trial into the trial's folder, to one log file for each rank, although one worker process runs many trials."""
 
 from __future__ import annotations
 

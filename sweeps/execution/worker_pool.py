@@ -160,7 +160,7 @@ class WorkerPool:
     def largest(self, shape: Shape) -> int:
         """Return the largest number of workers that the gang of an elastic trial can ever have.
 
-        On a single machine, its resources limit this number. On a cluster, which may get new nodes, only the shape limits it.
+        On a single machine, the machine's resources limit this number. On a cluster, which may get new nodes, only the shape limits it.
         """
         return shape.sizes[-1] if self._fixed is None else allocation.largest_gang(shape, self._cluster())
 
