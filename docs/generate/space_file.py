@@ -321,8 +321,8 @@ def domains_section() -> Iterator[str]:
     rows = [
         (
             "`grid: [a, b]`",
-            "Try all options equally often. A cell is one combination of the options of all grids. The numbers of trials of two cells "
-            "differ by at most one.",
+            "Try all options equally often. A grid cell is one combination of the options of all grids. Every grid cell gets the same number "
+            "of trials, or some grid cells get one trial more than the others.",
         ),
         (
             "`choice: [a, b]`",

@@ -203,7 +203,8 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
 def _resumed_tracking_uri(given: str | None, saved: str | None, has_mlflow: bool) -> str | None:
     """Return the given MLflow tracking URI, or else the URI with which the sweep started. Return None if neither exists.
 
-    The URI with which the sweep started is stored without a password. `MLFLOW_TRACKING_URI` may add the password.
+    The URI with which the sweep started is stored without a password. The password is taken from `MLFLOW_TRACKING_URI` if this variable
+    names the same server.
     """
     if given:
         return _tracking_uri(given, has_mlflow)

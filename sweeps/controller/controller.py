@@ -41,7 +41,7 @@ MAX_POOL_DEATHS = 10
 def _keep_error(method: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the first error of a method and raise it again at each later call.
 
-    Ray Tune turns the error into text, and sometimes continues to call methods.
+    Ray Tune keeps only the error's text, and sometimes calls more methods afterwards.
     """
 
     @functools.wraps(method)
@@ -436,7 +436,7 @@ class SweepController:
     def close(self) -> None:
         """Record the end of all running trials.
 
-        If `stop` was called with PRUNED, interrupted and paused trials that this driver did not continue are recorded as PRUNED too.
+        After a call of `stop` with PRUNED, the interrupted and paused trials that this driver did not continue are recorded as PRUNED too.
         """
         # If an earlier write to the study failed, this one may fail too. The study is then the same as after a killed driver.
         with contextlib.nullcontext() if self.error is None else contextlib.suppress(Exception):

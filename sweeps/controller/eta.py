@@ -79,7 +79,7 @@ def time_left(
 
     Args:
         now: Seconds since the sweep started. All other times are also in seconds since then.
-        total: Number of trials in the whole sweep, including those that have ended.
+        total: Number of trials in the whole sweep, including trials that have ended.
         ended: (start, end) of each ended trial, ordered by end.
         running: The running trials.
         at_once: The largest number of trials that have run in parallel.

@@ -109,7 +109,7 @@ def _is_ready(reference: Any) -> bool:
 
 
 def _input_error(reference: Any) -> InputError | None:
-    """Return the error of the user's input that a call to the pool raised; None if it raised none, or the pool was lost."""
+    """Return the `InputError` that a call to the pool raised. Return None if it raised no such error, or if the pool was lost."""
     try:
         ray.get(reference)
     except ray.exceptions.RayActorError:

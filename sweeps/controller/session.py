@@ -295,7 +295,7 @@ class SweepSession:
         return self.pool.prefit.remote(known_fits(self.space), () if self.cluster.ours else shapes)
 
     def count_fits(self) -> int:
-        """Return how many distinct preprocessing chains were fitted, including those that were fitted before the sweep was resumed."""
+        """Return how many distinct preprocessing chains were fitted, including chains that were fitted before the sweep was resumed."""
         from sweeps.data.prepared_store import PreparedStore
 
         return PreparedStore(self.folder).count_chains()

@@ -40,8 +40,8 @@ class Metric:
         function: Function that takes labels and predictions, and returns the metric. For a classification metric, the labels are class
             codes of shape (n,), and the predictions are probabilities of shape (n, k). For other metrics, labels and predictions are
             numbers of shape (n,).
-        needs: What the metric of a classification needs from the model. "classes": the predicted classes are enough. "scores": the model
-            must rank the rows, by probabilities or by a decision function. "probabilities": nothing less than probabilities is enough.
+        needs: What a classification metric needs from the model. "classes": the predicted classes are enough. "scores": the model must rank
+            the rows, by probabilities or by a decision function. "probabilities": the model must return probabilities.
     """
 
     tasks: tuple[str, ...]
@@ -67,8 +67,8 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         metric: A name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's `module:function`.
         task: "binary", "multiclass" or "regression". None for data without a label.
         y_true: Labels of shape (n,): class codes 0, 1, ... or numbers.
-        y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k). Both: integer
-            class codes of shape (n,), or values of a decision function in place of probabilities. Regression: numbers, shape (n,).
+        y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k). Both also allow
+            integer class codes of shape (n,), or values of a decision function in place of probabilities. Regression: numbers, shape (n,).
 
     Returns:
         The metric's value. NaN if it is undefined for these predictions, such as predictions that are NaN, or for these labels, such as the
@@ -210,7 +210,7 @@ def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
     """Call a scorer of scikit-learn. Return NaN if the scorer does not accept the predictions.
 
     Raises:
-        ValueError: The scorer does not accept the labels. It then refuses constant predictions too.
+        ValueError: The scorer does not accept the labels, because it does not accept constant predictions for them either.
     """
     import numpy as np
 

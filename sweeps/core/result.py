@@ -155,7 +155,7 @@ def result_file_error(file: Path) -> str | None:
 def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]) -> str | None:
     """Check that the study has every ended trial that the sweep's result counts or names. Return a message if one is missing, else None.
 
-    Only a damaged study lacks such a trial. The result is written after the ends of all its trials are in the study, and no trial is ever
+    Only a damaged study lacks such a trial. The end of each trial is in the study before the result is written, and no trial is ever
     removed from a study. The study may have more trials than the result, if a resume has started after the result was read.
 
     Args:

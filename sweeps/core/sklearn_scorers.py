@@ -14,7 +14,10 @@ _EXACT, _ROUNDED = 1e-8, 1e-5
 
 
 class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A fitted classifier whose predicted probabilities are its input. With two classes, the class is 1 if its probability is above 0.5."""
+    """Stand-in for a fitted classifier: it returns its input as the probabilities.
+
+    Of two classes, it predicts class 1 if the probability of this class is above 0.5.
+    """
 
     def __init__(self, classes: int = 2):
         self.classes = classes
@@ -28,7 +31,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A fitted regressor whose predictions are its input."""
+    """Stand-in for a fitted regressor: it returns its input as the predictions."""
 
     def predict(self, p: np.ndarray) -> np.ndarray:
         return p

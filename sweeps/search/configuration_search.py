@@ -23,7 +23,7 @@ MAX_ATTEMPTS = 5_000
 
 
 class _OpenOption(Exception):
-    """Raised when a trial is built and no option has been chosen yet for this active dimension, a grid or a choice."""
+    """Raised when a trial is built and no option has been chosen yet for an active dimension, which is a grid or a choice."""
 
     def __init__(self, dimension: Dimension):
         super().__init__(dimension.name)
@@ -85,7 +85,7 @@ def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
 
 
 def _look_up(described: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a numeric dimension in the description of a trial. If the value is missing, any kind of exception is raised."""
+    """Return the value of a numeric dimension in the description of a trial. If the value is missing, the exception may have any type."""
     section, _, rest = name.partition(".")
     if section == "preprocessor":  # a text such as "Name (option=0.5)"
         inside = described["preprocessor"].partition(" (")[2].removesuffix(")")

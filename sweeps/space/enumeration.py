@@ -162,7 +162,7 @@ def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: 
     Args:
         dim: A dimension with a condition.
         dims: All dimensions, by name.
-        outer: The option that contains a dimension, or None, by the dimension's name; see `enclosing_options`.
+        outer: Maps each dimension's name to the option that contains the dimension, or to None; see `enclosing_options`.
 
     Returns:
         The name of the other dimension. None if `dim` can be active.

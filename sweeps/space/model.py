@@ -126,7 +126,7 @@ class Space:
         return self.places.get("", str(self.path))
 
     def fill(self, choose: Callable[[Dimension], Any]) -> dict[str, Any]:
-        """Build one configuration, define-by-run: call `choose` for every active dimension, in the order of the file.
+        """Build one configuration: call `choose` for every active dimension, in the order of the file.
 
         Args:
             choose: Function that returns a key for a dimension; `Dimension.value` converts this key to the value. A dimension inside an

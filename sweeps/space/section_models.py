@@ -111,7 +111,7 @@ class DataSpec:
         valid: The rows on which trials are evaluated during the search. None only if the space file names no data.
         test: The rows on which the winner is evaluated at the end. The search never uses these rows. None if the space file has no `test`.
         task: "binary", "multiclass" or "regression". None to infer the task from the label.
-        base: Folder of relative paths, usually the folder of the space file.
+        base: Folder to which relative paths refer, usually the folder of the space file.
         drop: Columns that are not features.
         args: Keyword arguments of the function that `train` names.
         rows: Share of the train rows to train on, above 0 and at most 1.

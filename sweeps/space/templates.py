@@ -31,8 +31,8 @@ def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str
             chosen in this call are added to the dict.
 
     Returns:
-        The filled template. If the template is an inactive dimension, its value `otherwise`, which is usually ABSENT. Lists, mappings
-        and chains leave out items that are ABSENT.
+        The filled template. If the template is an inactive dimension, the result is the dimension's value `otherwise`, which is usually
+        ABSENT. Lists, mappings and chains leave out items that are ABSENT.
     """
     known = {} if known is None else known
     if isinstance(template, Dimension):

@@ -181,7 +181,7 @@ def _problem(path: Path, node: ast.expr, key: str, text: str) -> Problem:
 
 
 def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
-    """Build a definition from the constants of earlier versions. A constant of the wrong type is ignored, as in those versions."""
+    """Build a definition from the constants of earlier versions. A constant of the wrong type is ignored, as it was in these versions."""
     constants = {name: value for name in CONSTANTS if (value := references.literal(module, name, roots)) is not None}
     given = {CONSTANTS[name]: value for name, value in constants.items()}
     names = given.get("parameters")

@@ -212,7 +212,7 @@ class WhenParser:
         """Add the problems that can be found only after all dimensions are parsed: unknown names, and conditions that can never be true.
 
         Args:
-            outer: The option that contains a dimension, or None, by the dimension's name; see `enclosing_options`.
+            outer: Maps each dimension's name to the option that contains the dimension, or to None; see `enclosing_options`.
         """
         for mark, path, name in self._unresolved:
             text = f"`when` may name only earlier dimensions; `{name}` comes later"

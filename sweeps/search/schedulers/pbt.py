@@ -57,7 +57,7 @@ class Pbt(Scheduler):
     def explorer(self, view: StudyView, trial: int, rung: int) -> Explore:
         """Return the function that perturbs the donor's parameters.
 
-        The returned function takes its random numbers from the generator that drew the donor in `decide`, and continues its sequence.
+        The returned function continues the random sequence of the generator that drew the donor in `decide`.
         """
         _, rng = self._choose(view, trial, rung)
         return functools.partial(perturbation.explore, resample=self.resample_probability, rng=rng)
