@@ -2,8 +2,8 @@
 
 Trainers use these metrics to compute the values that trials report. The export uses them to compute test scores. `METRICS` has two parts:
 
-- `OWN`: the definitions are XGBoost's, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from
-  scikit-learn.
+- `OWN`: metrics that are defined as in XGBoost, so that a test score can be compared with the value that a trial reported. AUC, F1 and R²
+  are computed with scikit-learn.
 - `SCORERS`: scikit-learn's scorers, by the names of `sklearn.metrics.get_scorer_names()`. A higher value is always better. A name that is
   also in `OWN` keeps the definition in `OWN`.
 

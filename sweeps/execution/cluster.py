@@ -509,7 +509,7 @@ def await_runtime_env(space: Space) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing. Before Ray calls this function in a process, Ray sets up the `runtime_env` for this process."""
+    """Do nothing. The call as a Ray task makes Ray set up the `runtime_env`, and shows whether this succeeds."""
 
 
 def own_code() -> dict[str, Any]:

@@ -180,7 +180,7 @@ class TrialRun:
         return utils.get_tracking_uri() == self.uri and fluent._active_experiment_id in (None, self.experiment)
 
     def forget_outer_run(self) -> None:
-        """Remove the environment variable `MLFLOW_RUN_ID` if it has its value from before the trial.
+        """Remove the environment variable `MLFLOW_RUN_ID` if it still has the value that it had before the trial.
 
         In this case, the variable names a run of the process that started the sweep, and not the trial's run.
         """

@@ -94,7 +94,7 @@ class RunningTrial:
 
         Args:
             rank: Rank that gives the value.
-            number: Number of the exchange: 1 for the first exchange of the attempt, on all ranks.
+            number: Number of the exchange, the same on all ranks; 1 for the first exchange of the attempt.
             value: The value.
         """
         values, complete = self._exchanges.setdefault(number, ({}, asyncio.Event()))

@@ -76,8 +76,8 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     """Load the space file that is saved in a sweep's folder, and apply `overrides`. Relative paths in the file refer to the folder `base`.
 
-    The space gets its name from `origin.json`. A space file without the key `name` is named after the file, but the saved copy has another
-    file name than the original.
+    The space gets its name from `origin.json`. Without the key `name`, a space is named after its file, and the saved copy has another file
+    name than the original.
     """
     origin = read_origin(folder)
     algorithm = str(origin.get("algorithm", "tpe"))  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`

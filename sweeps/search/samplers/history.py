@@ -86,7 +86,9 @@ class History:
         return self._study
 
     def trials(self) -> list[FrozenTrial]:
-        """Return the trials that are running or have reached a level, in the order of their numbers, without the trial being sampled.
+        """Return the trials that are running or have reached a level, in the order of their numbers.
+
+        The trial that is being sampled is left out.
 
         Returns:
             Optuna's frozen trials, one for each configuration; see `merge_repeats`.
