@@ -42,6 +42,7 @@ SHIPPED_MODULES = (
     CHECK_MODULE,
     "sweeps.data.preprocessing.ray_steps",
     "sweeps.trial",
+    "sweeps.trainers.torch",
     "sweeps.trainers.torch_tabular",
     "sweeps.trainers.xgboost",
 )

@@ -65,7 +65,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     "trainer.name": {
         _LOOP % "lightgbm": "lightgbm lgbm",
         "xgboost": "xgb",
-        "take `torch_tabular`, or " + _LOOP % "torch": "torch pytorch",
+        "torch": "pytorch",
         "torch_tabular": "mlp",
         _LOOP % "torch": "lightning transformers huggingface",
         _LOOP % "tensorflow": "tensorflow keras",

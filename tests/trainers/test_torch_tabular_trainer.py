@@ -9,7 +9,12 @@ from sklearn import metrics as sk
 
 from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers._metrics import measure
-from sweeps.trainers.torch_tabular import load, parameters, train_func
+from sweeps.trainers._torch_loop import fill_parameters
+from sweeps.trainers.torch_tabular import TRAINER, load, train_func
+
+
+def parameters(config, max_t):
+    return fill_parameters("torch_tabular", TRAINER["parameters"], config, max_t)
 
 
 def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
@@ -110,5 +115,5 @@ def test_pbt_may_hand_over_another_optimizer_but_no_other_network(tmp_path):
     for params in ({"optimizer": "adam"}, {"optimizer": "sgd", "lr": 0.5}):
         took_over = run_loop(train_func, {"epochs": 4, **params}, current(), shards, tmp_path, resume=donor)
         assert len(took_over.metrics) == 2
-    with pytest.raises(ValueError, match="a network of another `depth` or `width`; under pbt, `depth` and `width` must be constants"):
+    with pytest.raises(ValueError, match="a network of another shape; under pbt, parameters that change the shape must be constants"):
         run_loop(train_func, {"epochs": 4, "width": 7}, current(), shards, tmp_path, resume=donor)

@@ -1,0 +1,93 @@
+"""Networks, losses and datasets that a user of the trainer `torch` would bring."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+
+class Net(nn.Sequential):
+    """A perceptron with dropout, whose sizes come from the data."""
+
+    def __init__(self, in_features, out_features, width=16, dropout=0.0, norm=False):
+        norms = [nn.BatchNorm1d(width)] if norm else []
+        super().__init__(nn.Linear(in_features, width), *norms, nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_features))
+
+
+def lazy(num_classes):
+    """Return a network that learns its number of inputs from the first batch."""
+    return nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.Linear(8, num_classes))
+
+
+def probability(in_features):
+    """Return a network whose output is a probability."""
+    return nn.Sequential(nn.Linear(in_features, 1), nn.Sigmoid())
+
+
+def linear(in_features):
+    """Return a network that starts with the same weights in every trial."""
+    network = nn.Linear(in_features, 1)
+    nn.init.constant_(network.weight, 0.1)
+    nn.init.zeros_(network.bias)
+    return network
+
+
+class Attention(nn.Module):
+    """A small vision transformer for one channel."""
+
+    def __init__(self, input_shape, num_classes, patch=2, width=16, depth=2, heads=2):
+        super().__init__()
+        side = input_shape[0]
+        self.patch = patch
+        self.embed = nn.Linear(patch * patch, width)
+        self.position = nn.Parameter(torch.zeros(1, (side // patch) ** 2, width))
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, heads, 2 * width, dropout=0.1, batch_first=True, norm_first=True) for _ in range(depth)
+        )
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, images):
+        n, size = len(images), self.patch
+        pixels = images.float().unfold(1, size, size).unfold(2, size, size).reshape(n, -1, size * size)
+        tokens = self.embed(pixels) + self.position
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.head(tokens.mean(dim=1))
+
+
+class TwoInputs(nn.Module):
+    """A network for numbers and images."""
+
+    def __init__(self, out_features):
+        super().__init__()
+        self.numbers, self.images = nn.LazyLinear(8), nn.LazyLinear(8)
+        self.head = nn.Linear(8, out_features)
+
+    def forward(self, features, image):
+        return self.head(torch.relu(self.numbers(features) + self.images(image.float().flatten(1))))
+
+
+def focal(outputs, targets, gamma=2.0):
+    """Return the focal loss of a binary classification."""
+    loss = nn.functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none")
+    return ((1 - torch.exp(-loss)) ** gamma * loss).mean()
+
+
+class Noisy(torch.utils.data.Dataset):
+    """Rows with random noise, which only rows of train have."""
+
+    def __init__(self, features, train, noise=0.1):
+        self.values, self.noise = torch.tensor(features.to_numpy(np.float32)), noise if train else 0.0
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, row):
+        return self.values[row] + self.noise * torch.randn(self.values.shape[1]) + self.noise * float(np.random.normal())
+
+
+def two_inputs(features, train):
+    """Return rows as dicts of tensors."""
+    images = torch.tensor(features.to_numpy(np.float32)).reshape(len(features), 1, -1)
+    return [{"features": row[0, :2], "image": row} for row in images]

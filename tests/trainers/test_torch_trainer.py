@@ -1,0 +1,306 @@
+"""The trainer `torch`: the conformance suite with many settings, equality with a plain loop, and messages."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
+from sweeps.testing.pytest_trainers import TrainerTests
+from sweeps.trainers._metrics import measure
+from sweeps.trainers.torch import load, train_func
+from tests import networks
+
+NET = {"model": "tests.networks:Net", "loss": None, "dataset": None}
+
+
+class TestBinary(TrainerTests):
+    module = "sweeps.trainers.torch"
+    options: ClassVar = {"model": "tests.networks:Net"}
+    params: ClassVar = {"epochs": 4, "width": 8, "dropout": 0.2, "batch_size": 48}
+
+
+class TestMulticlassWithEveryStepOfTheLoop(TestBinary):
+    task = "multiclass"
+    options: ClassVar = {"model": "tests.networks:Net", "loss": "torch.nn:CrossEntropyLoss"}
+    params: ClassVar = {
+        "epochs": 4,
+        "width": 8,
+        "dropout": 0.2,
+        "norm": True,
+        "loss_args": {"label_smoothing": 0.1, "weight": [1.0, 2.0, 1.0]},
+        "batch_size": 16,
+        "accumulate": 3,
+        "clip_norm": 0.5,
+        "optimizer": "torch.optim:SGD",
+        "optimizer_args": {"momentum": 0.9},
+        "lr": 0.1,
+        "schedule": "torch.optim.lr_scheduler:OneCycleLR",
+        "schedule_every": "step",
+        "warmup_epochs": 1.5,
+        "drop_last": True,
+        "report": "all",
+    }
+
+
+class TestRegressionOnAPlateau(TestBinary):
+    task = "regression"
+    params: ClassVar = {
+        "epochs": 6,
+        "lr": 0.5,
+        "schedule": "torch.optim.lr_scheduler:ReduceLROnPlateau",
+        "schedule_args": {"patience": 0, "factor": 0.3},
+        "shuffle": False,
+    }
+
+
+class TestCosineAndBfloat16(TestBinary):
+    params: ClassVar = {"epochs": 4, "schedule": "torch.optim.lr_scheduler:CosineAnnealingLR", "precision": "bf16", "clip_norm": 1.0}
+
+
+class TestFloat16(TestBinary):
+    params: ClassVar = {"epochs": 4, "precision": "fp16", "clip_norm": 1.0, "optimizer": "torch.optim:Adam"}
+
+
+class TestDataset(TestBinary):
+    options: ClassVar = {"model": "tests.networks:Net", "dataset": "tests.networks:Noisy", "loss": "tests.networks:focal"}
+    params: ClassVar = {"epochs": 3, "dataset_args": {"noise": 0.3}, "loss_args": {"gamma": 1.0}}
+
+
+@pytest.mark.integration
+class TestDatasetInProcesses(TestDataset):
+    params: ClassVar = TestDataset.params | {"loader_workers": 2}
+
+
+def run(task, folder, params, options=NET, shards=None, **more):
+    """Run the loop on a small table, and return the run and the function that makes a `Current`."""
+    make, table = small_table(task)
+    resume = more.pop("resume", None)
+    current = make(options=NET | options, checkpoint_interval=0.0, **more)
+    return run_loop(train_func, params, current, shards or table, folder, resume=resume)
+
+
+def seeded(*parts):
+    seed = int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def plain_loop(task, epochs, rate, size, clip, loss, target):
+    """Train as a PyTorch tutorial does, and return the metrics of valid after each epoch."""
+    _, shards = small_table(task)
+    x, y = (torch.tensor(shards["train"].frame.iloc[:, columns].to_numpy()) for columns in (slice(5), 5))
+    valid = shards["valid"].frame
+    x_valid = torch.tensor(valid.drop(columns="y").to_numpy(np.float32))
+    x = x.float()
+    seeded(7)
+    network = networks.Net(5, 3 if task == "multiclass" else 1)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    found = []
+    for epoch in range(1, epochs + 1):
+        seeded(7, epoch, 0)
+        network.train()
+        for rows in torch.split(torch.randperm(len(x)), size):
+            optimizer.zero_grad()
+            out = network(x[rows])
+            loss(out if task == "multiclass" else out[:, 0], target(y[rows])).backward()
+            nn.utils.clip_grad_norm_(network.parameters(), clip)
+            optimizer.step()
+        schedule.step()
+        network.eval()
+        with torch.no_grad():
+            out = network(x_valid).double()
+        p = torch.softmax(out, 1) if task == "multiclass" else torch.sigmoid(out[:, 0])
+        found.append(measure(task, "valid", valid["y"].to_numpy(), p.numpy()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("task", "loss", "target"),
+    [("binary", nn.BCEWithLogitsLoss(), torch.Tensor.float), ("multiclass", nn.CrossEntropyLoss(), torch.Tensor.long)],
+)
+def test_the_numbers_are_those_of_a_plain_loop(task, loss, target, tmp_path):
+    params = {"epochs": 5, "lr": 0.02, "batch_size": 48, "clip_norm": 0.7, "optimizer_args": {"weight_decay": 0.1}}
+    params |= {"schedule": "torch.optim.lr_scheduler:CosineAnnealingLR"}
+    names = tuple(measure(task, "valid", np.array([0, 1]), np.full((2, 3) if task == "multiclass" else 2, 1 / 3)))
+    found = run(task, tmp_path, params, metric=names[0], asked=names).metrics
+    assert found == plain_loop(task, 5, 0.02, 48, 0.7, loss, target)
+
+
+def weights(run_, step):
+    return load(str(run_.checkpoints[step])).network.state_dict()
+
+
+def test_accumulated_batches_make_the_step_of_one_large_batch(tmp_path):
+    (tmp_path / "a").mkdir()
+    params = {"epochs": 1, "lr": 0.1, "optimizer": "torch.optim:SGD"}
+    whole = run("regression", tmp_path / "a", params | {"batch_size": 160})
+    parts = run("regression", tmp_path, params | {"batch_size": 48, "accumulate": 4})  # three batches of 48 rows, and one of 16
+    for name, tensor in weights(whole, 1).items():
+        torch.testing.assert_close(tensor, weights(parts, 1)[name])
+
+
+def test_warm_up_and_clipping_bound_the_first_step(tmp_path):
+    params = {"epochs": 1, "batch_size": 160, "lr": 1.0, "optimizer": "torch.optim:SGD", "clip_norm": 0.01, "warmup_epochs": 4}
+    run_ = run("regression", tmp_path, params, {"model": "tests.networks:linear"})
+    moved = torch.cat([(tensor - 0.1 * (name == "weight")).flatten() for name, tensor in weights(run_, 1).items()])
+    assert float(moved.norm()) == pytest.approx(0.01 / 4, rel=1e-4)  # a quarter of the rate, and a gradient of norm 0.01
+
+
+def test_a_new_learning_rate_takes_effect_on_resume(tmp_path):
+    """Under PBT, a trial continues from a checkpoint of another trial with its own rate, which its schedule scales."""
+    params = {"epochs": 4, "batch_size": 160, "optimizer": "torch.optim:SGD", "schedule": "torch.optim.lr_scheduler:ExponentialLR"}
+    params |= {"schedule_args": {"gamma": 0.5}, "dropout": 0.0}
+    steps = {}
+    for rate in (0.1, 0.2):
+        folder = tmp_path / str(rate)
+        folder.mkdir()
+        donor = steps.setdefault("donor", run("regression", folder, params | {"lr": 0.1}))
+        (folder / "new").mkdir()
+        went_on = run("regression", folder / "new", params | {"lr": rate}, resume=donor.checkpoints[1], max_t=None)
+        before = torch.load(donor.checkpoints[1] / "latest.pt").get("network") or weights(donor, 1)
+        after = torch.load(went_on.checkpoints[1] / "latest.pt").get("network") or weights(went_on, 1)
+        steps[rate] = torch.cat([(after[name] - before[name]).flatten() for name in before])
+    torch.testing.assert_close(steps[0.2], 2 * steps[0.1], rtol=1e-3, atol=1e-7)
+
+
+def test_another_optimizer_starts_without_a_state_and_another_shape_is_refused(tmp_path):
+    donor = run("binary", tmp_path, {"epochs": 2}).checkpoints[1]
+    (tmp_path / "new").mkdir()
+    for optimizer in ("torch.optim:SGD", "torch.optim:Adagrad"):
+        assert len(run("binary", tmp_path / "new", {"epochs": 2, "optimizer": optimizer}, resume=donor).metrics) == 1
+    with pytest.raises(ValueError, match="under pbt, parameters that change the shape must be constants"):
+        run("binary", tmp_path, {"epochs": 2, "width": 3}, resume=donor)
+
+
+def test_patience_ends_the_training_and_a_refit_has_none(tmp_path):
+    params = {"epochs": 30, "lr": 3.0, "patience": 2, "optimizer": "torch.optim:SGD"}
+    found = run("regression", tmp_path, params)
+    values = [metrics["valid-rmse"] for metrics in found.metrics]
+    best = int(np.nanargmin(values)) + 1
+    assert len(values) == best + 2 < 30
+    assert max(found.checkpoints) == len(values) and "train-rmse" in found.final
+    (tmp_path / "refit").mkdir()
+    assert len(run("regression", tmp_path / "refit", params | {"epochs": 8}, keep_last=True).metrics) == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "params"),
+    [
+        ({"loss": "torch.nn:CrossEntropyLoss"}, {}),
+        ({"loss": "torch.nn.functional:cross_entropy"}, {}),
+        ({"loss": "tests.networks:focal"}, {}),
+        ({"loss": "torch.nn:BCEWithLogitsLoss"}, {"loss_args": {"pos_weight": [3.0]}}),
+        ({"model": "tests.networks:probability", "loss": "torch.nn:BCELoss"}, {}),
+        ({"model": "tests.networks:lazy"}, {}),
+        ({"dataset": "tests.networks:two_inputs", "model": "tests.networks:TwoInputs"}, {}),
+    ],
+)
+def test_losses_and_networks_for_two_classes(options, params, tmp_path):
+    found = run("binary", tmp_path, {"epochs": 12, "lr": 0.03} | params, options, asked=("valid-logloss", "valid-auc", "valid-loss"))
+    assert found.metrics[-1]["valid-auc"] > 0.8 and found.metrics[-1]["valid-loss"] < found.metrics[0]["valid-loss"]
+    assert_loads(found, "binary")
+
+
+def assert_loads(found, task, shards=None):
+    """Check that the loaded model has the objective's value of the best epoch."""
+    metric = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}[task]
+    frame = (shards or small_table(task)[1])["valid"].frame
+    model = load(str(found.checkpoints[max(found.checkpoints)]))
+    predicted = model.predict(frame.drop(columns="y"))
+    assert measure(task, "valid", frame["y"].to_numpy(), predicted)[metric] == pytest.approx(
+        min(m[metric] for m in found.metrics), rel=1e-5
+    )
+    assert model.predict(frame.drop(columns="y").iloc[:0]).shape == (0, *predicted.shape[1:])
+
+
+def test_the_default_losses_have_known_values(tmp_path):
+    """`valid-loss` is the loss in the units of the training: of the scaled target, unless `standardize_target` is false."""
+    for scaled in (True, False):
+        folder = tmp_path / str(scaled)
+        folder.mkdir()
+        found = run("regression", folder, {"epochs": 2, "standardize_target": scaled}, asked=("valid-rmse", "valid-loss"))
+        std = small_table("regression")[1]["train"].frame["y"].std(ddof=0) if scaled else 1.0
+        for metrics in found.metrics:
+            assert metrics["valid-loss"] == pytest.approx((metrics["valid-rmse"] / std) ** 2, rel=1e-4)
+    names = ("valid-mlogloss", "valid-loss")
+    for metrics in run("multiclass", tmp_path, {"epochs": 2}, asked=names).metrics:
+        assert metrics["valid-loss"] == pytest.approx(metrics["valid-mlogloss"], rel=1e-5)
+
+
+def images(tensors: bool):
+    """Return shards whose rows have an image of 8 × 8 pixels as 8-bit integers."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    frame = pd.DataFrame({"image": list(found.images.astype(np.uint8)), "y": np.minimum(found.target, 2)})
+    if tensors:
+        from ray.data.extensions import TensorArray
+
+        frame["image"] = TensorArray(found.images.astype(np.uint8))
+    return {"train": FakeShard(frame.iloc[:600]), "valid": FakeShard(frame.iloc[600:800].reset_index(drop=True))}
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_a_vision_transformer_reads_a_column_of_images(tensors, tmp_path):
+    shards = images(tensors)
+    check = images(False)["valid"].frame.drop(columns="y").iloc[:32]
+    params = {"epochs": 4, "lr": 0.01, "batch_size": 32, "depth": 1, "optimizer_args": {"weight_decay": 0.05}}
+    found = run("multiclass", tmp_path, params, {"model": "tests.networks:Attention"}, shards, check=check, _kept={})
+    assert found.metrics[-1]["valid-mlogloss"] < 0.7 * found.metrics[0]["valid-mlogloss"]
+    assert_loads(found, "multiclass", shards)
+    model = load(str(found.checkpoints[4]))
+    np.testing.assert_array_equal(model.predict(check), np.load(found.checkpoints[4] / "check.npy"))
+
+
+def test_numbers_and_arrays_are_inputs_by_name(tmp_path):
+    shards = {name: FakeShard(shard.frame.assign(number=np.nan)) for name, shard in images(False).items()}
+    options = {"model": "tests.networks:TwoInputs"}
+    found = run("multiclass", tmp_path, {"epochs": 2}, options, shards, check=None, _kept={})
+    assert_loads(found, "multiclass", shards)
+
+
+def test_data_are_read_once_for_all_trials(tmp_path):
+    make, shards = small_table("binary")
+    for _ in range(2):
+        run_loop(train_func, {"epochs": 1}, make(options=NET), shards, tmp_path)
+    assert [shard.reads for shard in shards.values()] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "params", "message"),
+    [
+        ({}, {"widht": 3}, r"params.widht is neither a parameter of torch nor an argument of `tests.networks:Net`; did you mean `width`\?"),
+        ({}, {"precision": "fp8"}, "params.precision is 'fp8', but must be fp32, bf16 or fp16"),
+        ({}, {"optimizer": "torch.optim:Adamw"}, "params.optimizer: `torch.optim:Adamw`: `torch.optim` has no `Adamw`"),
+        ({}, {"optimizer_args": {"beta": 1}}, "params.optimizer: `torch.optim:AdamW` cannot be called with the arguments lr, beta"),
+        ({}, {"schedule": "torch.optim.lr_scheduler:StepLR"}, "params.schedule: .* missing .* 'step_size'"),
+        ({}, {"loader_workers": 1}, "params.loader_workers: needs trainer.dataset"),
+        ({}, {"out_features": 5}, r"the outputs have the shape \(1, 5\), but must have \(batch, 1\) or \(batch, 2\)"),
+        ({"model": "tests.networks:focal"}, {}, "trainer.model: `tests.networks:focal` cannot be called with .*'targets'"),
+        ({"model": "builtins:dict"}, {}, "returned a dict, but must return a torch.nn.Module"),
+        ({"model": "tests.networks:Missing"}, {}, "trainer.model: .* has no `Missing`"),
+    ],
+)
+def test_messages(options, params, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        run("binary", tmp_path, {"epochs": 1} | params, options)
+
+
+def test_columns_that_are_neither_numbers_nor_arrays(tmp_path):
+    _, shards = small_table("binary")
+    frames = {name: shard.frame for name, shard in shards.items()}
+    text = {name: FakeShard(frame.assign(town="Pau")) for name, frame in frames.items()}
+    with pytest.raises(ValueError, match="these columns are not numeric after preprocessing: town"):
+        run("binary", tmp_path, {"epochs": 1}, shards=text, _kept={})
+    ragged = {name: FakeShard(frame.assign(a=[np.ones(1 + i % 2) for i in range(len(frame))])) for name, frame in frames.items()}
+    with pytest.raises(ValueError, match="the column `a` must have an array of numbers in every row, and all arrays the same shape"):
+        run("binary", tmp_path, {"epochs": 1}, shards=ragged, _kept={})

@@ -1,0 +1,215 @@
+"""Convert prepared rows to the inputs of a network, and pass the inputs to the network in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from sweeps import trial
+from sweeps.trainers import require_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Inputs = torch.Tensor | dict[str, torch.Tensor]
+
+NUMBERS = "features"  # name of the input that has all columns of numbers
+EVALUATED_AT_ONCE = 1 << 24  # values in a batch without gradients: 64 MB of 32-bit floats
+COPIED_AT_ONCE = 1 << 26  # bytes of shuffled rows that are copied at once
+ROWS_AT_ONCE = 65_536  # rows in a batch without gradients, so that a wide layer over a large table does not fill the memory
+CHECK_ROWS = 32  # `Current.check` has at most this many rows, which must be predicted in one batch, because rounding depends on the batch
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns that a network reads.
+
+    Attributes:
+        numbers: Names of the columns of numbers. Together, they are one input of shape (rows, columns).
+        arrays: Names of the columns that have an array in every row, such as an image. Each is an input of shape (rows, *shape).
+    """
+
+    numbers: tuple[str, ...]
+    arrays: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, features: pd.DataFrame) -> Columns:
+        """Return the columns of prepared features.
+
+        Raises:
+            ValueError: A column has neither numbers nor arrays, or arrays and numbers would have the same name as inputs.
+        """
+        arrays = tuple(str(name) for name, values in features.items() if _has_arrays(values))
+        numbers = features.drop(columns=list(arrays))
+        require_numbers(numbers)
+        if NUMBERS in arrays and len(numbers.columns):
+            raise ValueError(f"the column `{NUMBERS}` has arrays, but this is the name of the input with the columns of numbers; rename it")
+        return cls(tuple(map(str, numbers.columns)), arrays)
+
+    def tensors(self, features: pd.DataFrame) -> dict[str, torch.Tensor]:
+        """Return the network's inputs by name.
+
+        A missing number becomes 0. Numbers and arrays of floats become float32. Other arrays keep their dtype.
+
+        Args:
+            features: Prepared features, with these columns in any order.
+
+        Raises:
+            ValueError: A column that should have arrays of one shape has other values.
+        """
+        inputs = {NUMBERS: _numbers(features[list(self.numbers)])} if self.numbers or not self.arrays else {}
+        return inputs | {name: _arrays(features[name]) for name in self.arrays}
+
+
+def _has_arrays(values: pd.Series) -> bool:
+    """Return whether the rows of a column are arrays. Ray Data's tensors are recognized without Ray."""
+    if type(values.dtype).__name__ == "TensorDtype":
+        return True
+    return values.dtype == object and len(values) > 0 and isinstance(values.iloc[0], (np.ndarray, list, tuple))
+
+
+def _numbers(features: pd.DataFrame) -> torch.Tensor:
+    require_numbers(features)
+    values = features.to_numpy(np.float32, na_value=np.nan)
+    return torch.from_numpy(np.nan_to_num(values, nan=0.0, posinf=None, neginf=None))
+
+
+def _arrays(values: pd.Series) -> torch.Tensor:
+    found = np.asarray(values.array)
+    try:
+        stacked = np.stack(found.tolist()) if found.dtype == object else found
+        if stacked.dtype.kind not in "biuf":
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(f"the column `{values.name}` must have an array of numbers in every row, and all arrays the same shape") from None
+    return torch.from_numpy(np.array(stacked, dtype=np.float32 if stacked.dtype.kind == "f" else None))
+
+
+class TensorRows:
+    """Rows in memory.
+
+    Args:
+        tensors: The network's inputs by name, with one row for each row of the table.
+        device: Device of the network. On a GPU, the tensors move to the GPU if they fill at most a quarter of its memory. Otherwise,
+            each part of the rows moves to the GPU when it is needed.
+    """
+
+    def __init__(self, tensors: dict[str, torch.Tensor], device: torch.device):
+        self.device = device
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        fits = device.type != "cuda" or size <= torch.cuda.mem_get_info(device)[1] // 4
+        self.tensors = {name: tensor.to(device) for name, tensor in tensors.items()} if fits else tensors
+        self.row_bytes = max(1, size // max(1, len(self)))
+
+    def __len__(self) -> int:
+        return len(next(iter(self.tensors.values())))
+
+    def batches(self, size: int, order: torch.Tensor | None = None) -> Iterator[Inputs]:
+        """Yield the inputs of `size` rows at a time, on the device.
+
+        Args:
+            size: Number of rows in a batch. The last batch may have fewer rows.
+            order: Numbers of the rows to yield. None for all rows in their order.
+        """
+        rows = len(self) if order is None else len(order)
+        part = size * max(1, COPIED_AT_ONCE // (size * self.row_bytes))
+        for start in range(0, rows, part):
+            chosen: Any = slice(start, start + part) if order is None else order[start : start + part]
+            parts = {name: torch.split(_chosen(t, chosen).to(self.device), size) for name, t in self.tensors.items()}
+            yield from next(iter(parts.values())) if len(parts) == 1 else _together(parts)
+
+    def first(self) -> Inputs:
+        """Return the inputs of the first row, as a batch on a CPU."""
+        inputs = {name: tensor[:1].cpu() for name, tensor in self.tensors.items()}
+        return inputs if len(inputs) > 1 else next(iter(inputs.values()))
+
+
+def _chosen(tensor: torch.Tensor, rows: Any) -> torch.Tensor:
+    return tensor[rows if isinstance(rows, slice) else rows.to(tensor.device)]
+
+
+def _together(parts: dict[str, tuple[torch.Tensor, ...]]) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield batches of several inputs from the batches of each input."""
+    for batch in zip(*parts.values(), strict=True):
+        yield dict(zip(parts, batch, strict=True))
+
+
+class DatasetRows:
+    """Rows that a map-style `Dataset` of the user makes when they are read.
+
+    Args:
+        dataset: Dataset whose items are the inputs of one row: a tensor, or a dict of tensors by name.
+        device: Device of the network.
+        workers: Number of processes that read items; 0 to read them in this process.
+    """
+
+    def __init__(self, dataset: Any, device: torch.device, workers: int = 0):
+        self.dataset, self.device, self.workers = dataset, device, workers
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batches(self, size: int, order: torch.Tensor | None = None) -> Iterator[Inputs]:
+        """Yield the inputs of `size` rows at a time, on the device; see `TensorRows.batches`."""
+        sampler = range(len(self)) if order is None else order.tolist()
+        pinned = self.device.type == "cuda"
+        loader = torch.utils.data.DataLoader(self.dataset, size, sampler=sampler, num_workers=self.workers, pin_memory=pinned)
+        for batch in loader:
+            if isinstance(batch, dict):
+                yield {name: tensor.to(self.device, non_blocking=pinned) for name, tensor in batch.items()}
+            else:
+                yield batch.to(self.device, non_blocking=pinned)
+
+    def first(self) -> Inputs:
+        """Return the inputs of the first row, as a batch on a CPU."""
+        inputs: Inputs = torch.utils.data.default_collate([self.dataset[0]])
+        return inputs
+
+
+Rows = TensorRows | DatasetRows
+
+
+def row_shape(rows: Rows) -> tuple[int, ...]:
+    """Return the shape of the input of one row, without the dimension of the batch. With several inputs, it is the number of all values."""
+    first = rows.first()
+    return (sum(tensor.numel() for tensor in first.values()),) if isinstance(first, dict) else tuple(first.shape[1:])
+
+
+def read(name: str, cur: trial.Current) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the prepared features of this rank's rows of a split, and the labels: class codes as int64, or values as float64.
+
+    Args:
+        name: "train" or "valid".
+        cur: The trial.
+    """
+    import ray.train
+
+    frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
+    return frame.drop(columns=[cur.label]), frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
+
+
+def call(network: torch.nn.Module, inputs: Inputs) -> Any:
+    """Call a network with one input as its argument, or with several inputs as keyword arguments."""
+    return network(**inputs) if isinstance(inputs, dict) else network(inputs)
+
+
+def forward(network: torch.nn.Module, rows: Rows, order: torch.Tensor | None = None) -> torch.Tensor:
+    """Compute a network's outputs for many rows, without gradients.
+
+    Args:
+        network: A network in evaluation mode.
+        rows: The rows.
+        order: Numbers of the rows to use. None for all rows.
+
+    Returns:
+        The outputs, float32 of shape (n, outputs), on the network's device.
+    """
+    values = int(np.prod(row_shape(rows)))
+    size = max(CHECK_ROWS, min(ROWS_AT_ONCE, EVALUATED_AT_ONCE // max(1, values)))
+    with torch.no_grad():
+        parts = [call(network, batch).float() for batch in rows.batches(size, order)]
+        return torch.cat([part.reshape(len(part), -1) for part in parts])

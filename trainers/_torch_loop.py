@@ -1,0 +1,366 @@
+"""Training loop of the trainers `torch` and `torch_tabular`. A step is an epoch."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from sweeps import trial
+from sweeps.core.parameter_schema import Fragment, allows, rule_of
+from sweeps.core.suggestions import did_you_mean
+from sweeps.trainers import report, require_metric
+from sweeps.trainers._metrics import measure
+from sweeps.trainers._torch_data import Rows, call, forward
+from sweeps.trainers._torch_network import Best, NetworkDefinition
+from sweeps.trainers._torch_optimizer import Schedule, build
+from sweeps.trainers._torch_parallel import Ranks
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def fill_parameters(trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:
+    """Validate a trial's `params`, and fill in the defaults.
+
+    Args:
+        trainer: Name of the trainer, for messages.
+        rules: `TRAINER["parameters"]` of the trainer.
+        config: The trial's `params`.
+        max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is this step, or 20 if there is none.
+
+    Raises:
+        ValueError: A name is unknown, or a value breaks its rule.
+    """
+    filled = {name: rule.get("default") for name, rule in rules.items()} | {"epochs": max_t or 20}
+    for name, value in config.items():
+        if name not in rules:
+            raise ValueError(f"params.{name} is not a parameter of {trainer}; {did_you_mean(name, rules)}")
+        if not allows(rules[name], value):
+            raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
+        if value is not None:
+            filled[name] = int(value) if rules[name].get("type") == "integer" else value
+    return filled
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows of a split that a rank has.
+
+    Attributes:
+        rows: Inputs of the network.
+        labels: Class codes or values, shape (n,), on the network's device.
+    """
+
+    rows: Rows
+    labels: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of the loop; see `TRAINER["parameters"]` of `sweeps.trainers.torch`. `report_all` is True with `report: all`."""
+
+    epochs: int
+    batch_size: int
+    lr: float
+    report_all: bool
+    optimizer: str = "torch.optim:AdamW"
+    optimizer_args: Mapping[str, Any] = field(default_factory=dict)
+    schedule: str | None = None
+    schedule_args: Mapping[str, Any] = field(default_factory=dict)
+    schedule_every: str = "epoch"
+    warmup_epochs: float = 0.0
+    accumulate: int = 1
+    clip_norm: float | None = None
+    precision: str = "fp32"
+    patience: int | None = None
+    compile: bool = False
+    strategy: str = "ddp"
+    parallel_args: Mapping[str, Any] = field(default_factory=dict)
+    shuffle: bool = True
+    drop_last: bool = False
+
+
+class Training:
+    """A network in training on one rank.
+
+    Args:
+        network: The newly built network.
+        definition: Definition of the network.
+        loss: Loss function of the outputs and the targets of a batch. It returns the mean over the rows.
+        settings: Parameters of the loop.
+        train: This rank's rows of train.
+        ranks: The ranks of the trial.
+
+    Attributes:
+        epoch: Number of epochs that are done.
+        values: The objective's value after each of these epochs.
+    """
+
+    def __init__(self, network: nn.Module, definition: NetworkDefinition, loss: Any, settings: Settings, train: Split, ranks: Ranks):
+        self.network, self.definition, self.loss, self.settings, self.train, self.ranks = network, definition, loss, settings, train, ranks
+        self.targets = definition.targets(train.labels)
+        self.epoch = 0
+        self.values: list[float] = []
+        rows = len(train.labels)
+        batches = rows // settings.batch_size if settings.drop_last else -(-rows // settings.batch_size)
+        self.used = min(rows, max(1, batches) * settings.batch_size)  # rows that an epoch uses
+        self.updates = max(1, -(-batches // settings.accumulate))  # optimizer steps in an epoch
+
+    def start(self, latest: dict[str, Any]) -> None:
+        """Distribute the network, and create the optimizer and the schedule.
+
+        Args:
+            latest: State from which the training continues; {} for a new training. The network must already have the weights. Under PBT,
+                the state may come from another trial. Settings in the state, such as the learning rate, are ignored.
+        """
+        settings = self.settings
+        if settings.compile:
+            torch.compiler.reset()  # code that was compiled for the networks of earlier trials counts against a limit
+            torch._inductor.config.compile_threads = 1  # a pool of processes would not survive the trial
+            self.network.compile()
+        self.model = self.ranks.distribute(self.network, dict(settings.parallel_args))
+        arguments = {"lr": settings.lr} | dict(settings.optimizer_args)
+        self.optimizer = build("params.optimizer", settings.optimizer, arguments, self.model.parameters())
+        self.scaler = torch.amp.GradScaler(self.ranks.device.type, enabled=settings.precision == "fp16")
+        if latest:
+            self.epoch, self.values = latest["epoch"], latest.get("values", [])
+            self._restore_optimizer(latest)
+            if latest.get("scaler"):
+                self.scaler.load_state_dict(latest["scaler"])
+        self.schedule = self._schedule()
+        self.schedule.replay(self.epoch * self.updates, self.values)
+
+    def _restore_optimizer(self, latest: dict[str, Any]) -> None:
+        """Restore the optimizer's state, but not its settings. If another kind of optimizer wrote the state, the optimizer has none."""
+        if latest.get("kind") != type(self.optimizer).__name__ or latest.get("sharded", False) != self.ranks.sharded:
+            return
+        own = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
+        self.ranks.load_optimizer_state(self.network, self.optimizer, latest["optimizer"])
+        for group, mine in zip(self.optimizer.param_groups, own, strict=True):
+            parameters = group["params"]
+            group.clear()
+            group.update(mine, params=parameters)
+
+    def _schedule(self) -> Schedule:
+        settings, schedule = self.settings, None
+        every_step = settings.schedule_every == "step"
+        if settings.schedule is not None:
+            total = settings.epochs * (self.updates if every_step else 1)
+            mode = "min" if trial.current().goal == "minimize" else "max"
+            offered = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
+            given = {"mode": mode} if settings.schedule.endswith(":ReduceLROnPlateau") else {}
+            arguments = given | dict(settings.schedule_args)
+            schedule = build("params.schedule", settings.schedule, arguments, self.optimizer, offered=offered)
+        return Schedule(self.optimizer, schedule, every_step, round(settings.warmup_epochs * self.updates))
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which the network computes its outputs."""
+        dtype = DTYPES.get(self.settings.precision)
+        return contextlib.nullcontext() if dtype is None else torch.autocast(self.ranks.device.type, dtype)
+
+    def train_epoch(self) -> torch.Tensor:
+        """Train on the rows of this rank once. Return the sum of the losses of all rows, float64 of shape ()."""
+        self.epoch += 1
+        settings, device, rows = self.settings, self.ranks.device, len(self.targets)
+        order = torch.randperm(rows, device="cpu") if settings.shuffle else torch.arange(rows)
+        order = order[: self.used]
+        targets = torch.split(self.targets[order.to(device)], settings.batch_size)
+        self.model.train()
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        for number, (batch, wanted) in enumerate(zip(self.train.rows.batches(settings.batch_size, order), targets, strict=True), 1):
+            last = number % settings.accumulate == 0 or number == len(targets)
+            with self.ranks.accumulating(self.model, last):
+                with self.autocast():
+                    loss = self.loss(self.definition.loss_input(call(self.model, batch)), wanted)
+                weight = self._weight(number, len(wanted))
+                self.scaler.scale(loss if weight == 1 else loss * weight).backward()
+            if last:
+                self.schedule.step(self._update)
+            total += loss.detach() * len(wanted)
+        return total
+
+    def _weight(self, number: int, rows: int) -> float:
+        """Return the share that a batch has of the rows of its optimizer step.
+
+        Args:
+            number: Number of the batch; the first is 1.
+            rows: Number of rows in the batch.
+        """
+        settings = self.settings
+        if settings.accumulate == 1:
+            return 1.0
+        together = settings.batch_size * settings.accumulate
+        before = (number - 1) // settings.accumulate * together
+        return rows / min(together, self.used - before)
+
+    def _update(self) -> None:
+        if self.settings.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+
+    def outputs(self, rows: Rows, shared: bool) -> torch.Tensor:
+        """Compute the network's outputs for many rows.
+
+        Args:
+            rows: The rows.
+            shared: True if every rank has the same rows. Each rank then computes a part of the outputs.
+
+        Returns:
+            The outputs for the rows of all ranks, float32 of shape (n, outputs), on the device.
+        """
+        self.network.eval()
+        self.ranks.share_buffers(self.network)
+        with self.autocast():
+            found = self.ranks.gather(forward(self.network, rows, self.ranks.share_of(len(rows)) if shared else None))
+        return found[: len(rows)] if shared else found
+
+    def measure(self, split: str, data: Split, names: tuple[str, ...] | None) -> dict[str, float]:
+        """Measure metrics of the network on a split. All ranks get the same numbers.
+
+        Args:
+            split: "train", of which each rank has a part, or "valid", of which each rank has all rows.
+            data: This rank's rows of the split.
+            names: Names of the metrics; None for all metrics of the task.
+        """
+        shared = split == "valid"
+        outputs = self.outputs(data.rows, shared)
+        labels = data.labels.cpu().numpy() if shared else self.ranks.gather_array(data.labels.cpu().numpy())
+        predictions = self.definition.predictions(outputs.to("cpu", torch.float64))
+        scores = measure(self.definition.task, split, labels, predictions, names)
+        if f"{split}-loss" in (names or ()):
+            scores[f"{split}-loss"] = float(self.loss(self.definition.loss_input(outputs), self.definition.targets(data.labels)))
+        return scores
+
+    def end_epoch(self, value: float) -> None:
+        """Record the objective's value after an epoch, and advance the schedule."""
+        self.values.append(value)
+        self.schedule.end_epoch(value)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state from which the training continues, without the weights. With FSDP, every rank must call this method."""
+        optimizer = self.ranks.optimizer_state(self.network, self.optimizer)
+        found = {"epoch": self.epoch, "values": self.values, "optimizer": optimizer, "kind": type(self.optimizer).__name__}
+        return found | {"scaler": self.scaler.state_dict(), "sharded": self.ranks.sharded}
+
+
+def fit(
+    network: nn.Module,
+    definition: NetworkDefinition,
+    loss: Any,
+    settings: Settings,
+    data: tuple[Split, Split],
+    ranks: Ranks,
+    metrics: Mapping[str, list[str]],
+) -> None:
+    """Train a network. Report every epoch, and keep the model of the best epoch.
+
+    Args:
+        network: The newly built network.
+        definition: Definition of the network.
+        loss: Loss function of the outputs and the targets of a batch. It returns the mean over the rows.
+        settings: Parameters of the loop.
+        data: This rank's rows of train, and all rows of valid.
+        ranks: The ranks of the trial.
+        metrics: For each task, the metrics that the trainer can report.
+
+    Raises:
+        ValueError: An objective or a constraint names a metric that the trainer does not report.
+    """
+    cur, (train, valid) = trial.current(), data
+    lead, reported, every = _requested_metrics(cur, metrics, settings.report_all)
+    best, training = Best(cur, definition), Training(network, definition, loss, settings, train, ranks)
+    training.start(best.restore(network))
+    weights = functools.partial(ranks.weights, network) if ranks.rank == 0 or ranks.sharded else dict
+    last = min(settings.epochs, cur.max_t or settings.epochs)
+    for epoch in range(training.epoch + 1, settings.epochs + 1):
+        set_seeds(cur.seed, epoch, ranks.rank)  # the seeds follow from the epoch, so a resumed trial repeats its draws
+        total = training.train_epoch()
+        found = {"train-loss": ranks.mean(total, training.used)} if "train-loss" in reported else {}
+        if asked := tuple(name for name in reported if name.startswith("valid-")):
+            found |= training.measure("valid", valid, asked)
+        best.see(epoch, found[lead], weights)
+        training.end_epoch(found[lead])
+        ends = epoch == last or epoch - (best.epoch or 0) >= (settings.patience or epoch + 1)
+        if ends and reported != every:  # before `report`, which ends the trial at the scheduler's `max_t`
+            final = _final(training, best, weights, data)
+            cur.report_final({name: value for name, value in final.items() if name not in found})
+        report(found, _checkpoint(training, best, weights, ends))
+        if ends:
+            return
+
+
+def _requested_metrics(
+    cur: trial.Current, metrics: Mapping[str, list[str]], report_all: bool
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return the metric that decides the best epoch, the metrics that every epoch reports, and all metrics of the task.
+
+    Raises:
+        ValueError: An objective or a constraint names a metric that the trainer does not report for the task.
+    """
+    every = tuple(metrics[str(cur.task)])
+    lead = cur.metric or every[0]  # if all objectives are costs, the first metric decides, and is minimized
+    require_metric(lead, every)
+    for name in cur.asked:
+        require_metric(name, every, "a metric of objective and constraints")
+    return lead, every if report_all else tuple(dict.fromkeys([lead, *cur.asked])), every
+
+
+Weights = Callable[[], dict[str, torch.Tensor]]
+
+
+def _checkpoint(training: Training, best: Best, weights: Weights, last: bool) -> Callable[[Path], None] | None:
+    """Return the function that writes a checkpoint. Return None if no checkpoint is due, or on ranks other than 0.
+
+    Args:
+        training: The training after an epoch.
+        best: The best epoch.
+        weights: Function that returns the latest weights.
+        last: True if the training ends after this epoch.
+    """
+    ranks = training.ranks
+    due = trial.current().checkpoint_due(training.epoch, last=last)
+    if ranks.sharded:
+        due = ranks.agree(due)
+    if not due or (ranks.rank != 0 and not ranks.sharded):
+        return None
+    latest = best.weights if best.epoch == training.epoch else weights()
+    save = functools.partial(best.save, training.state(), latest)
+    return save if ranks.rank == 0 else None
+
+
+def _final(training: Training, best: Best, weights: Weights, data: tuple[Split, Split]) -> dict[str, float]:
+    """Measure all metrics of train and valid for the model of the best epoch. The network keeps its latest weights."""
+    other = best.epoch not in (None, training.epoch)
+    latest = weights() if other else {}
+    if other:
+        training.ranks.load(training.network, best.weights)
+    scores = training.measure("train", data[0], None) | training.measure("valid", data[1], None)
+    if other:
+        training.ranks.load(training.network, latest)
+    return scores
+
+
+def moments(labels: torch.Tensor, ranks: Ranks) -> tuple[float, float]:
+    """Return the target's mean and standard deviation over the rows of all ranks. All ranks get the same numbers."""
+    mean = ranks.mean(labels.sum(), len(labels))
+    variance = ranks.mean(((labels - mean) ** 2).sum(), len(labels))
+    return mean, variance**0.5 or 1.0
+
+
+def set_seeds(*parts: int) -> None:
+    """Seed torch, NumPy and `random` from several numbers. Other numbers, or another order, give independent seeds."""
+    seed = int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)

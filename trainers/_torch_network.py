@@ -1,0 +1,149 @@
+"""Definition of a network, and the checkpoints of the network's training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from sweeps import trial
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Predictor(Protocol):
+    """A loaded model."""
+
+    def predict(self, features: pd.DataFrame) -> np.ndarray:
+        """Predict prepared rows; see `sweeps.trainers`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkDefinition:
+    """Everything that is needed to build a network, except its weights, and to understand its outputs.
+
+    Attributes:
+        task: "binary", "multiclass" or "regression".
+        outputs: Number of outputs for a row.
+        mean: Mean of a regression's target. The network predicts (target - mean) / std.
+        std: Standard deviation of a regression's target.
+    """
+
+    task: str
+    outputs: int
+    mean: float = 0.0
+    std: float = 1.0
+
+    def targets(self, labels: torch.Tensor) -> torch.Tensor:
+        """Convert labels to the values and the dtype that the loss function expects."""
+        if self.task == "regression":
+            return ((labels - self.mean) / self.std).to(torch.float32)
+        return labels if self.outputs > 1 else labels.to(torch.float32)
+
+    def predictions(self, outputs: torch.Tensor) -> np.ndarray:
+        """Convert a network's outputs to predictions.
+
+        Args:
+            outputs: float64 of shape (n, outputs), on a CPU.
+
+        Returns:
+            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
+            values of a regression, shape (n,).
+        """
+        if self.task == "regression":
+            return (outputs[:, 0] * self.std + self.mean).numpy()
+        if self.outputs == 1:
+            return torch.sigmoid(outputs[:, 0]).numpy()
+        probabilities = torch.softmax(outputs, dim=1).numpy()
+        return probabilities[:, 1] if self.task == "binary" else probabilities
+
+    def loss_input(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return a network's outputs in the shape that loss functions expect: (n,) for one output, or (n, outputs)."""
+        return outputs[:, 0] if self.outputs == 1 and outputs.ndim == 2 else outputs
+
+    def save(self, folder: Path) -> None:
+        """Write the files from which the trainer's `load` builds the network."""
+        raise NotImplementedError
+
+    def load(self, weights: dict[str, torch.Tensor]) -> Predictor:
+        """Return the network with weights, on a CPU, as the trainer's `load` does."""
+        raise NotImplementedError
+
+
+class Best:
+    """The best epoch so far, and the weights after this epoch, which only rank 0 has.
+
+    Args:
+        cur: The trial.
+        definition: Definition of the network.
+
+    Attributes:
+        epoch: Number of the best epoch. None before the first epoch whose value is not NaN.
+        value: The objective's value after the best epoch.
+        weights: The weights after the best epoch, on a CPU; {} on ranks other than 0.
+    """
+
+    def __init__(self, cur: trial.Current, definition: NetworkDefinition):
+        self.cur, self.definition = cur, definition
+        self.epoch: int | None = None
+        self.value: float | None = None
+        self.weights: dict[str, torch.Tensor] = {}
+
+    def see(self, epoch: int, value: float, weights: Callable[[], dict[str, torch.Tensor]]) -> None:
+        """Compare an epoch's value with the best value so far. If the value is better, keep the value and the weights."""
+        if self.cur.better(value, self.value):
+            self.epoch, self.value, self.weights = epoch, value, weights()
+
+    def save(self, latest: dict[str, Any], weights: dict[str, torch.Tensor], folder: Path) -> None:
+        """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues.
+
+        Args:
+            latest: The state; see `Training.state`.
+            weights: The latest weights.
+            folder: Folder of the checkpoint.
+        """
+        model = self.weights or weights
+        save_file(model, folder / "model.safetensors")
+        self.definition.save(folder)
+        latest = latest | {"best_epoch": self.epoch, "best_value": self.value}
+        torch.save(latest if self.epoch == latest["epoch"] else latest | {"network": weights}, folder / "latest.pt")
+        # The check rows are predicted by a copy on the CPU, as in a bundle, because a GPU rounds differently.
+        check = None if self.cur.check is None else self.definition.load(model).predict(self.cur.check)
+        self.cur.note_checkpoint(folder, self.epoch or latest["epoch"], check)
+
+    def restore(self, network: nn.Module) -> dict[str, Any]:
+        """Load the checkpoint from which the trial continues, and return its state. Return {} if there is no checkpoint.
+
+        Args:
+            network: The newly built network, which gets the latest weights.
+
+        Raises:
+            ValueError: The weights in the checkpoint do not have the network's shapes. This happens under PBT if arguments of the network
+                are tuned.
+        """
+        import ray.train
+
+        checkpoint = ray.train.get_checkpoint()
+        if checkpoint is None:
+            return {}
+        with checkpoint.as_directory() as folder:
+            latest: dict[str, Any] = torch.load(Path(folder, "latest.pt"), map_location="cpu", weights_only=True)
+            model = load_file(Path(folder, "model.safetensors"))
+        self.epoch, self.value = latest["best_epoch"], latest["best_value"]
+        self.weights = {} if self.epoch is None else model
+        weights = latest.get("network", model)
+        if _shapes(network.state_dict()) != _shapes(weights):
+            raise ValueError("the checkpoint has a network of another shape; under pbt, parameters that change the shape must be constants")
+        network.load_state_dict(weights)
+        return latest
+
+
+def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in weights.items()}
