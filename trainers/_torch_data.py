@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ NUMBERS = "features"  # name of the input that has all columns of numbers
 EVALUATED_AT_ONCE = 1 << 24  # values in a batch without gradients: 64 MB of 32-bit floats
 COPIED_AT_ONCE = 1 << 26  # bytes of shuffled rows that are copied at once
 ROWS_AT_ONCE = 65_536  # rows in a batch without gradients, so that a wide layer over a large table does not fill the memory
-CHECK_ROWS = 32  # `Current.check` has at most this many rows, which must be predicted in one batch, because rounding depends on the batch
+FEW = 32  # number of rows of `Current.check`, whose predictions in a bundle must equal those in training
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,19 @@ def forward(network: torch.nn.Module, rows: Rows, order: torch.Tensor | None = N
         The outputs, float32 of shape (n, outputs), on the network's device.
     """
     values = int(np.prod(row_shape(rows)))
-    size = max(CHECK_ROWS, min(ROWS_AT_ONCE, EVALUATED_AT_ONCE // max(1, values)))
+    size = max(FEW, min(ROWS_AT_ONCE, EVALUATED_AT_ONCE // max(1, values)))
     with torch.no_grad():
         parts = [call(network, batch).float() for batch in rows.batches(size, order)]
         return torch.cat([part.reshape(len(part), -1) for part in parts])
+
+
+@contextlib.contextmanager
+def few_threads(rows: int) -> Iterator[None]:
+    """Use one thread of PyTorch in the block for up to `FEW` rows. The rounding of a matrix product can depend on the number of threads."""
+    before = torch.get_num_threads()
+    if rows <= FEW:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -335,7 +335,7 @@ def _checkpoint(training: Training, best: Best, weights: Weights, last: bool) ->
     if not due or (ranks.rank != 0 and not ranks.sharded):
         return None
     latest = best.weights if best.epoch == training.epoch else weights()
-    save = functools.partial(best.save, training.state(), latest)
+    save = functools.partial(best.save, training.state(), latest, last)
     return save if ranks.rank == 0 else None
 
 

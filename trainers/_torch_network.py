@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from sweeps import trial
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LONG_CHECK = 1.0  # seconds
 
 
 class Predictor(Protocol):
@@ -95,18 +98,20 @@ class Best:
         self.epoch: int | None = None
         self.value: float | None = None
         self.weights: dict[str, torch.Tensor] = {}
+        self._check_seconds = 0.0
 
     def see(self, epoch: int, value: float, weights: Callable[[], dict[str, torch.Tensor]]) -> None:
         """Compare an epoch's value with the best value so far. If the value is better, keep the value and the weights."""
         if self.cur.better(value, self.value):
             self.epoch, self.value, self.weights = epoch, value, weights()
 
-    def save(self, latest: dict[str, Any], weights: dict[str, torch.Tensor], folder: Path) -> None:
+    def save(self, latest: dict[str, Any], weights: dict[str, torch.Tensor], last: bool, folder: Path) -> None:
         """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues.
 
         Args:
             latest: The state; see `Training.state`.
             weights: The latest weights.
+            last: True for the last checkpoint of the trial.
             folder: Folder of the checkpoint.
         """
         model = self.weights or weights
@@ -114,9 +119,19 @@ class Best:
         self.definition.save(folder)
         latest = latest | {"best_epoch": self.epoch, "best_value": self.value}
         torch.save(latest if self.epoch == latest["epoch"] else latest | {"network": weights}, folder / "latest.pt")
-        # The check rows are predicted by a copy on the CPU, as in a bundle, because a GPU rounds differently.
-        check = None if self.cur.check is None else self.definition.load(model).predict(self.cur.check)
-        self.cur.note_checkpoint(folder, self.epoch or latest["epoch"], check)
+        self.cur.note_checkpoint(folder, self.epoch or latest["epoch"], self._check(model, last))
+
+    def _check(self, weights: dict[str, torch.Tensor], last: bool) -> np.ndarray | None:
+        """Predict the check rows with a copy of the network on the CPU, as in a bundle, because a GPU rounds differently.
+
+        If a prediction takes long, as with large networks, only the last checkpoint gets predictions.
+        """
+        if self.cur.check is None or (self._check_seconds > LONG_CHECK and not last):
+            return None
+        began = time.monotonic()
+        predictions = self.definition.load(weights).predict(self.cur.check)
+        self._check_seconds = time.monotonic() - began
+        return predictions
 
     def restore(self, network: nn.Module) -> dict[str, Any]:
         """Load the checkpoint from which the trial continues, and return its state. Return {} if there is no checkpoint.

@@ -43,7 +43,7 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.suggestions import did_you_mean
 from sweeps.trainers import reports_all, require_task
-from sweeps.trainers._torch_data import Columns, DatasetRows, Rows, TensorRows, call, forward, read, row_shape
+from sweeps.trainers._torch_data import Columns, DatasetRows, Rows, TensorRows, call, few_threads, forward, read, row_shape
 from sweeps.trainers._torch_loop import Settings, Split, fill_parameters, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
 from sweeps.trainers._torch_optimizer import all_arguments, build, resolve
@@ -252,7 +252,8 @@ class Model:
         """Predict prepared rows. The result has the format of `NetworkDefinition.predictions`."""
         if not len(features):
             return self.definition.predictions(torch.zeros((0, self.definition.outputs), dtype=torch.float64))
-        outputs = forward(self.network, self.definition.rows(features, False, torch.device("cpu")))
+        with few_threads(len(features)):
+            outputs = forward(self.network, self.definition.rows(features, False, torch.device("cpu")))
         return self.definition.predictions(outputs.to(torch.float64))
 
 

@@ -23,7 +23,7 @@ from torch import nn
 
 from sweeps import trial
 from sweeps.trainers import reports_all, require_task
-from sweeps.trainers._torch_data import NUMBERS, Columns, TensorRows, read
+from sweeps.trainers._torch_data import NUMBERS, Columns, TensorRows, few_threads, read
 from sweeps.trainers._torch_loop import Settings, Split, fill_parameters, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
 from sweeps.trainers._torch_parallel import Ranks
@@ -118,13 +118,13 @@ class Model:
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows. The result has the format of `NetworkDefinition.predictions`.
 
-        The prediction for a row does not depend on other rows. The rounding of a matrix product depends on its number of rows, so rows are
-        predicted in blocks of `BLOCK` rows.
+        The prediction for a row does not depend on other rows, except for the last bits in networks with layers of 1,000 units and more. The
+        rounding of a matrix product depends on its number of rows, so rows are predicted in blocks of `BLOCK` rows.
         """
         inputs = Columns(self.architecture.columns).tensors(features)[NUMBERS]
         rows = len(inputs)
         padded = nn.functional.pad(inputs, (0, 0, 0, -rows % BLOCK))
-        with torch.inference_mode():
+        with few_threads(rows), torch.inference_mode():
             outputs = [self.network(block).to(torch.float64) for block in torch.split(padded, BLOCK)]
         return self.architecture.predictions(torch.cat(outputs)[:rows, : self.architecture.outputs])
 

@@ -73,13 +73,16 @@ def test_predict_takes_any_column_order_and_missing_values(tmp_path):
     assert model.predict(check.iloc[:0]).shape == (0, 3)
 
 
-def test_predictions_do_not_depend_on_threads(tmp_path):
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_predictions_do_not_depend_on_threads(threads, tmp_path):
+    """A bundle is checked with as many threads as its machine has, and with wide layers the rounding would depend on this number."""
     current, shards = small_table("binary")
-    run = run_loop(train_func, {"epochs": 2, "width": 256, "depth": 3}, current(), shards, tmp_path)
+    run = run_loop(train_func, {"epochs": 2, "width": 1024, "depth": 2}, current(), shards, tmp_path)
     before = torch.get_num_threads()
     try:
-        torch.set_num_threads(2)
+        torch.set_num_threads(threads)
         np.testing.assert_array_equal(load(str(run.checkpoints[2])).predict(current().check), np.load(run.checkpoints[2] / "check.npy"))
+        assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
 

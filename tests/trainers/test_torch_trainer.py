@@ -268,6 +268,18 @@ def test_numbers_and_arrays_are_inputs_by_name(tmp_path):
     assert_loads(found, "multiclass", shards)
 
 
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_predictions_do_not_depend_on_threads(threads, tmp_path):
+    found = run("binary", tmp_path, {"epochs": 1, "width": 2048})
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        check = small_table("binary")[0]().check
+        np.testing.assert_array_equal(load(str(found.checkpoints[1])).predict(check), np.load(found.checkpoints[1] / "check.npy"))
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_data_are_read_once_for_all_trials(tmp_path):
     make, shards = small_table("binary")
     for _ in range(2):
