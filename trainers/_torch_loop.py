@@ -17,8 +17,8 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.parameter_schema import Fragment, allows, rule_of
 from sweeps.core.suggestions import did_you_mean
-from sweeps.trainers import report, require_metric
-from sweeps.trainers._metrics import measure
+from sweeps.trainers import report
+from sweeps.trainers._metrics import measure, requested
 from sweeps.trainers._torch_data import Rows, call, forward
 from sweeps.trainers._torch_network import Best, NetworkDefinition
 from sweeps.trainers._torch_optimizer import Schedule, build
@@ -237,9 +237,10 @@ class Training:
         outputs = self.outputs(data.rows, shared)
         labels = data.labels.cpu().numpy() if shared else self.ranks.gather_array(data.labels.cpu().numpy())
         predictions = self.definition.predictions(outputs.to("cpu", torch.float64))
-        scores = measure(self.definition.task, split, labels, predictions, names)
-        if f"{split}-loss" in (names or ()):
-            scores[f"{split}-loss"] = float(self.loss(self.definition.loss_input(outputs), self.definition.targets(data.labels)))
+        others = None if names is None else [name for name in names if not name.endswith("-loss")]
+        scores = measure(self.definition.task, split, labels, predictions, others)
+        if names is not None and "valid-loss" in names:
+            scores["valid-loss"] = float(self.loss(self.definition.loss_input(outputs), self.definition.targets(data.labels)))
         return scores
 
     def end_epoch(self, value: float) -> None:
@@ -278,7 +279,9 @@ def fit(
         ValueError: An objective or a constraint names a metric that the trainer does not report.
     """
     cur, (train, valid) = trial.current(), data
-    lead, reported, every = _requested_metrics(cur, metrics, settings.report_all)
+    usual = metrics[definition.task]
+    asked = requested(cur, usual)
+    reported = tuple(dict.fromkeys([*asked, *usual])) if settings.report_all else asked
     best, training = Best(cur, definition), Training(network, definition, loss, settings, train, ranks)
     training.start(best.restore(network))
     weights = functools.partial(ranks.weights, network) if ranks.rank == 0 or ranks.sharded else dict
@@ -287,33 +290,17 @@ def fit(
         set_seeds(cur.seed, epoch, ranks.rank)  # the seeds follow from the epoch, so a resumed trial repeats its draws
         total = training.train_epoch()
         found = {"train-loss": ranks.mean(total, training.used)} if "train-loss" in reported else {}
-        if asked := tuple(name for name in reported if name.startswith("valid-")):
-            found |= training.measure("valid", valid, asked)
-        best.see(epoch, found[lead], weights)
-        training.end_epoch(found[lead])
+        if any(name.startswith("valid-") for name in reported):
+            found |= training.measure("valid", valid, reported)
+        best.see(epoch, found[asked[0]], weights)
+        training.end_epoch(found[asked[0]])
         ends = epoch == last or epoch - (best.epoch or 0) >= (settings.patience or epoch + 1)
-        if ends and reported != every:  # before `report`, which ends the trial at the scheduler's `max_t`
+        if ends and not set(usual) <= set(reported):  # before `report`, which ends the trial at the scheduler's `max_t`
             final = _final(training, best, weights, data)
             cur.report_final({name: value for name, value in final.items() if name not in found})
         report(found, _checkpoint(training, best, weights, ends))
         if ends:
             return
-
-
-def _requested_metrics(
-    cur: trial.Current, metrics: Mapping[str, list[str]], report_all: bool
-) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return the metric that decides the best epoch, the metrics that every epoch reports, and all metrics of the task.
-
-    Raises:
-        ValueError: An objective or a constraint names a metric that the trainer does not report for the task.
-    """
-    every = tuple(metrics[str(cur.task)])
-    lead = cur.metric or every[0]  # if all objectives are costs, the first metric decides, and is minimized
-    require_metric(lead, every)
-    for name in cur.asked:
-        require_metric(name, every, "a metric of objective and constraints")
-    return lead, every if report_all else tuple(dict.fromkeys([lead, *cur.asked])), every
 
 
 Weights = Callable[[], dict[str, torch.Tensor]]

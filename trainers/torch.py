@@ -81,6 +81,7 @@ TRAINER: dict[str, Any] = {
         "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy", "valid-loss", "train-loss"],
         "regression": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
     },
+    "all_metrics": True,
     "additional_parameters": True,  # the arguments of the model
     "parameters": {
         "loss_args": {"type": "object", "description": "Arguments of `loss`, by name. A list of numbers becomes a tensor."},

@@ -118,8 +118,8 @@ class Model:
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows. The result has the format of `NetworkDefinition.predictions`.
 
-        The prediction for a row does not depend on other rows, except for the last bits in networks with layers of 1,000 units and more. The
-        rounding of a matrix product depends on its number of rows, so rows are predicted in blocks of `BLOCK` rows.
+        The prediction for a row does not depend on other rows, except for the last bits if a layer has 1,000 units or more. The rounding of
+        a matrix product depends on its number of rows, so rows are predicted in blocks of `BLOCK` rows.
         """
         inputs = Columns(self.architecture.columns).tensors(features)[NUMBERS]
         rows = len(inputs)

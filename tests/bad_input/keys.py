@@ -51,7 +51,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         without(
             "no trainer",
             "trainer",
-            "1:1: trainer: is required; give torch_tabular, xgboost or your own loop: {loop: module:attr, backend: ...}",
+            "1:1: trainer: is required; give torch, torch_tabular, xgboost or your own loop: {loop: module:attr, backend: ...}",
         ),
         without(
             "no data",
