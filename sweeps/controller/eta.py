@@ -73,7 +73,7 @@ def time_to_stops(first: tuple[int, float], last: tuple[int, float], stops: Sequ
 
 
 def time_left(
-    now: float, total: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], at_once: int, timeout: float | None
+    now: float, total: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], concurrency: int, timeout: float | None
 ) -> TimeLeft | None:
     """Estimate the time until a sweep ends.
 
@@ -82,60 +82,60 @@ def time_left(
         total: Number of trials in the whole sweep, including trials that have ended.
         ended: (start, end) of each ended trial, ordered by end.
         running: The running trials.
-        at_once: The largest number of trials that have run in parallel.
+        concurrency: The largest number of trials that have run in parallel.
         timeout: `limits.timeout`, an upper bound in seconds.
 
     Returns:
         The estimate, or None while it is unknown.
     """
-    left = _estimate(total - len(ended), ended, running, max(1, at_once))
+    left = _estimate(total - len(ended), ended, running, max(1, concurrency))
     if timeout is not None and (left is None or left.seconds > timeout - now):
         return TimeLeft(max(0.0, timeout - now), "limits.timeout", at_most=True)
     return left
 
 
-def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], at_once: int) -> TimeLeft | None:
+def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], concurrency: int) -> TimeLeft | None:
     """Estimate the time left as if there were no timeout. `unfinished` is the number of trials that run or have not started."""
-    interval = mean_interval([end for _, end in ended], at_once)
+    interval = mean_interval([end for _, end in ended], concurrency)
     not_started = unfinished - len(running)
     paces_known = all(r.time_to_stops for r in running)
     if not_started <= 0:
         if not running or (interval is None and not paces_known):
             return None
-        seconds = max(r.time_left(interval[0] * at_once if interval else 0.0) for r in running)
+        seconds = max(r.time_left(interval[0] * concurrency if interval else 0.0) for r in running)
         how = f"from the pace of the last {len(running)} trials" if len(running) > 1 else "from the pace of the last trial"
     elif interval is None:
         return None
     else:
         every, count = interval
-        rests = [r.time_left(every * at_once) for r in running]
+        rests = [r.time_left(every * concurrency) for r in running]
         # At the end, one long trial may run while the other slots are idle. On average, this takes half of the time by which that trial is
         # longer than the others.
         longest = max(end - begin for begin, end in ended[-count:])
-        tail = max(0.0, longest - every * at_once) * (1 - 1 / at_once) / 2
-        seconds = max([not_started * every + sum(rests) / at_once + tail, *rests])
+        tail = max(0.0, longest - every * concurrency) * (1 - 1 / concurrency) / 2
+        seconds = max([not_started * every + sum(rests) / concurrency + tail, *rests])
         how = f"{unfinished} trials left, one every {_seconds_text(every)} s (mean of the last {count})"
     if seconds < 1 and not paces_known:  # The last trial already takes longer than the usual trial.
         return None
     return TimeLeft(max(1.0, seconds), how)
 
 
-def mean_interval(ends: Sequence[float], at_once: int) -> tuple[float, int] | None:
+def mean_interval(ends: Sequence[float], concurrency: int) -> tuple[float, int] | None:
     """Return the mean seconds between the ends of trials, and the number of ends that the mean covers.
 
-    Trials that start together end together, so the mean covers whole rounds of `at_once` trials. The first round is left out, because its
-    trials also waited for processes to start.
+    Trials that start together end together, so the mean covers whole rounds of `concurrency` trials. The first round is left out, because
+    its trials also waited for processes to start.
 
     Args:
         ends: When trials ended, ascending.
-        at_once: Number of trials that run in parallel.
+        concurrency: Number of trials that run in parallel.
 
     Returns:
         The interval and the number of ends, or None if too few trials have ended.
     """
-    if len(ends) < max(MIN_ENDED, at_once + 1):
+    if len(ends) < max(MIN_ENDED, concurrency + 1):
         return None
-    count = min(len(ends) - at_once, max(MIN_WINDOW, len(ends) // 2)) // at_once * at_once or at_once
+    count = min(len(ends) - concurrency, max(MIN_WINDOW, len(ends) // 2)) // concurrency * concurrency or concurrency
     count = min(count, len(ends) - 1)
     return (ends[-1] - ends[-1 - count]) / count, count
 

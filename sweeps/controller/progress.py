@@ -55,7 +55,7 @@ class SweepProgress:
         failures: Trial id and error of each failed trial. The trial that failed last is the last entry.
         best: The best trial; None before the first value.
         spans: (start, end) of each trial that ended under this driver, in seconds since the start of the sweep.
-        at_once: The largest number of trials that have run in parallel.
+        concurrency: The largest number of trials that have run in parallel.
         usage: The latest report of the pool; None before the first report.
     """
 
@@ -63,7 +63,7 @@ class SweepProgress:
         self._search, self._store, self._space, self._began = search, search.store, search.space, began
         self.running: dict[str, TrialProgress] = {}
         self.spans: list[tuple[float, float]] = []
-        self.at_once = 0
+        self.concurrency = 0
         self.usage: Usage | None = None
         self.best: BestTrial | None = None
         results = self._store.results()
@@ -74,7 +74,7 @@ class SweepProgress:
     def on_start(self, trial: Trial) -> None:
         """Add a trial that starts."""
         self.running[trial.id] = TrialProgress(trial, time.time() - self._began, short_configuration(trial))
-        self.at_once = max(self.at_once, len(self.running))
+        self.concurrency = max(self.concurrency, len(self.running))
 
     def on_change(self, trial: Trial) -> None:
         """Update a trial that continues with other parameters."""
@@ -185,7 +185,7 @@ class SweepProgress:
             to_stops = time_to_stops((first.step, first.time), (last.step, last.time), stops, time.time()) if first and last else None
             running.append(RunningTrial(now - r.began, to_stops))
         total = len(self.spans) + self._search.queue.known_total - len(self._search.budget.ended)
-        return time_left(now, total, self.spans, running, self.at_once, self._space.limits.timeout)
+        return time_left(now, total, self.spans, running, self.concurrency, self._space.limits.timeout)
 
     def _row(self, r: TrialProgress, now: float, stopping: bool) -> TrialRow:
         metric, stage, last = self._store.objectives.metric, self._stage(r, stopping), r.last_report

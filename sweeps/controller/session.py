@@ -19,7 +19,7 @@ from sweeps.controller.ports import PoolHandle
 from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.machine_share import EVERYTHING, Share
-from sweeps.core.resources import COSTS, Shape, fits
+from sweeps.core.resources import COSTS, Shape, fits_into
 from sweeps.core.sweep_folder import SCRATCH
 from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
@@ -181,7 +181,7 @@ class SweepSession:
 
         def can_fit(shape: Shape) -> bool:
             limited = {name: amount for name, amount in shape.total.items() if name in (joined.limit or {})}
-            return not joined.ours and fits(limited, joined.limit or {}) and can_provide(shape)
+            return not joined.ours and fits_into(limited, joined.limit or {}) and can_provide(shape)
 
         if problems := find_infeasible_shapes(self.space, joined.total, list(joined.nodes), can_fit):
             raise InputError(problems)

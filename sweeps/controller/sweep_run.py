@@ -22,7 +22,7 @@ from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import SweepsError
 from sweeps.core.machine_share import EVERYTHING, Share
-from sweeps.core.resources import concurrency
+from sweeps.core.resources import auto_concurrency
 from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
 from sweeps.core.sweep_folder import RESULT, SweepFolder
@@ -214,12 +214,12 @@ class SweepRun:
         waiting = int(len({frozenset(shape.total.items()) for shape in space.shapes}) > 1)
 
         def slots_of(total: Mapping[str, float]) -> int:
-            return concurrency(space.shapes, total, max_trials) + waiting
+            return auto_concurrency(space.shapes, total, max_trials) + waiting
 
         fixed = space.limits.max_concurrent_trials or space.scheduler.population  # A population takes turns on the slots.
-        at_once = fixed or slots_of(session.cluster.total)
+        concurrency = fixed or slots_of(session.cluster.total)
         follows = fixed is None and not session.cluster.ours  # Nodes may join.
-        shapes = first_shapes(space, min(at_once, max_trials))
+        shapes = first_shapes(space, min(concurrency, max_trials))
         session.warm_workers(shapes)
         search = self._load_data(session, trackers)
         controller = SweepController(
@@ -231,11 +231,11 @@ class SweepRun:
             publish_status=self._publish_status,
             configure_pool=session.configure_pool,
             prefit=session.prefit(shapes),
-            slots=at_once if follows else None,
+            slots=concurrency if follows else None,
             slots_of=slots_of if follows else None,
         )
         try:
-            tune_search.run(controller, max_trials if follows else at_once)
+            tune_search.run(controller, max_trials if follows else concurrency)
         finally:
             controller.close()
         if controller.refused is not None:

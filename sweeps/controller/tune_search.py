@@ -16,12 +16,12 @@ log = logging.getLogger(__name__)
 LOW_ON_MEMORY = "running low on memory"  # Ray's own wording
 
 
-def run(controller: SweepController, at_once: int) -> None:
+def run(controller: SweepController, concurrency: int) -> None:
     """Run trials until all trials have ended, and the controller has no more trials to start.
 
     Args:
         controller: The controller of the sweep.
-        at_once: Largest number of trials that Ray Tune starts in parallel. If the cluster is too small for all of them, some wait for
+        concurrency: Largest number of trials that Ray Tune starts in parallel. If the cluster is too small for all of them, some wait for
             workers.
 
     Raises:
@@ -42,7 +42,7 @@ def run(controller: SweepController, at_once: int) -> None:
             search_alg=StudySearcher(controller),
             scheduler=VerdictScheduler(controller),
             num_samples=samples,
-            max_concurrent_trials=at_once,
+            max_concurrent_trials=concurrency,
         ),
         run_config=tune.RunConfig(
             name="tune",

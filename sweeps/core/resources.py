@@ -128,28 +128,28 @@ def costs(seconds: float, worker_seconds: float, per_worker: Mapping[str, float]
     return dict(zip(COSTS, (seconds, *amounts), strict=True))
 
 
-def fits(need: Mapping[str, float], have: Mapping[str, float]) -> bool:
-    """Return whether `have` contains at least the amount of each resource that `need` names."""
-    return all(amount <= have.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0)
+def fits_into(need: Mapping[str, float], available: Mapping[str, float]) -> bool:
+    """Return whether `available` contains at least the amount of each resource that `need` names."""
+    return all(amount <= available.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0)
 
 
-def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Subtract all resources in `taken` from `have`, and return what remains. An amount may become negative."""
-    left = dict(have)
+def subtract(available: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Subtract all resources in `taken` from `available`, and return what remains. An amount may become negative."""
+    rest = dict(available)
     for need in taken:
         for name, amount in need.items():
-            left[name] = left.get(name, 0.0) - amount
-    return left
+            rest[name] = rest.get(name, 0.0) - amount
+    return rest
 
 
-def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
+def count_fitting_trials(shape: Shape, cluster: Mapping[str, float]) -> int:
     """Return how many trials of one shape fit on the cluster at once. 0 if not even one fits; 1,000,000 if the shape needs no resources.
 
     Args:
         shape: The shape of all these trials.
         cluster: All resources of the cluster.
     """
-    if not fits(shape.total, cluster):
+    if not fits_into(shape.total, cluster):
         return 0
     counts = [int((cluster[name] + EPSILON) // amount) for name, amount in shape.total.items() if amount > 0]
     part = dict(shape.per_worker).get("GPU", 0.0)
@@ -158,7 +158,7 @@ def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
     return min(counts) if counts else 1_000_000
 
 
-def lacking(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
+def missing_resources(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
     """Describe the resources that the cluster lacks for a shape, such as `4 GPU (there is 1)`; None if the shape fits on the cluster.
 
     Args:
@@ -166,10 +166,10 @@ def lacking(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[
         cluster: All resources of the cluster.
         nodes: Resources of each node of the cluster.
     """
-    short = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits({name: amount}, cluster)]
+    short = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits_into({name: amount}, cluster)]
     if short:
         return ", ".join(short)
-    room = sum(at_once(Shape(1, shape.per_worker), node) for node in nodes)
+    room = sum(count_fitting_trials(Shape(1, shape.per_worker), node) for node in nodes)
     if room >= shape.workers:
         return None
     each = ", ".join(f"{amount:g} {name}" for name, amount in shape.per_worker)
@@ -182,7 +182,7 @@ def _both(needed: float, name: str, there: float) -> str:
     return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"
 
 
-def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
+def auto_concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
     """Return how many trials run at once with `max_concurrent_trials: auto`.
 
     This is the number of trials that fit on the cluster if all trials have the smallest shape. The result is at least 1.
@@ -192,7 +192,7 @@ def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trial
         cluster: All resources of the cluster.
         max_trials: Largest possible result.
     """
-    return max(1, min(max_trials, max(at_once(shape, cluster) for shape in shapes)))
+    return max(1, min(max_trials, max(count_fitting_trials(shape, cluster) for shape in shapes)))
 
 
 def parked_cpus(cpus: int, memory: float) -> int:

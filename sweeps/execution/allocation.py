@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeps.core.resources import EPSILON, Shape, fits, minus
+from sweeps.core.resources import EPSILON, Shape, fits_into, subtract
 
 Resources = Mapping[str, float]
 
@@ -320,7 +320,7 @@ def _left(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> dict[str, 
     """
     if cluster.limit is None:
         return None
-    left = minus(cluster.limit, _used(cluster, None, phases, grants))
+    left = subtract(cluster.limit, _used(cluster, None, phases, grants))
     return {name: left[name] for name in cluster.limit}
 
 
@@ -330,7 +330,7 @@ def _within(free: dict[str, float], left: Resources | None) -> dict[str, float]:
 
 def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
     """Return the resources of a node that neither busy workers nor fits use. Idle workers may hold some of these resources."""
-    free = minus(cluster.nodes[node], _used(cluster, node, [Phase.BUSY], True))
+    free = subtract(cluster.nodes[node], _used(cluster, node, [Phase.BUSY], True))
     return _within(free, _left(cluster, [Phase.BUSY], True))
 
 
@@ -342,7 +342,7 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
-    free = minus(room, _used(cluster, node, list(Phase), cluster.parked is None))
+    free = subtract(room, _used(cluster, node, list(Phase), cluster.parked is None))
     return _within(free, _left(cluster, list(Phase), True))
 
 
@@ -417,6 +417,6 @@ def _offers(request: Request, shape: Shape, cluster: Cluster, larger: bool) -> l
 def _grant(request: Request, cluster: Cluster) -> Grant | None:
     borrows = cluster.parked is not None or not request.tasks
     for node in cluster.nodes:
-        if fits(request.need, _free_for_work(cluster, node)) and (borrows or fits(request.need, _free_to_hold(cluster, node))):
+        if fits_into(request.need, _free_for_work(cluster, node)) and (borrows or fits_into(request.need, _free_to_hold(cluster, node))):
             return Grant(request, node)
     return None

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
-from sweeps.core.resources import Shape, fits, minus
+from sweeps.core.resources import Shape, fits_into, subtract
 from sweeps.execution.allocation import Request
 
 # If Ray has placed the group of a request that still waits, the request gets a new group after this many seconds.
@@ -43,9 +43,9 @@ def within(requests: Sequence[Request], left: Mapping[str, float] | None) -> lis
     kept = []
     for request in requests:
         limited = {name: amount for name, amount in request.need.items() if left is not None and name in left}
-        if left is None or fits(limited, left):
+        if left is None or fits_into(limited, left):
             kept.append(request)
-            left = left and minus(left, [limited])
+            left = left and subtract(left, [limited])
     return kept
 
 

@@ -22,7 +22,7 @@ from ray.exceptions import ActorUnavailableError, RayError
 
 from sweeps.core import exit_causes
 from sweeps.core.processes import is_alive
-from sweeps.core.resources import Shape, lacking, minus
+from sweeps.core.resources import Shape, missing_resources, subtract
 from sweeps.execution import allocation, gangs, worker
 from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request
 from sweeps.execution.autoscaling import NodeRequests, within
@@ -330,7 +330,7 @@ class WorkerPool:
         for request, granted, since in self._queue:
             shape = request.shape
             if shape in self.misfits and (self._fixed is not None or now - max(since, self.misfits[shape]) > FITS_WITHIN):
-                needs = lacking(shape, self.total, list(self.nodes.values()))
+                needs = missing_resources(shape, self.total, list(self.nodes.values()))
                 waited = "" if self._fixed is not None else f", and no such node has joined within {FITS_WITHIN / 60:g} minutes"
                 granted.set_exception(CannotStart(f"scaling: {shape} needs {needs}{waited}"))
 
@@ -339,7 +339,7 @@ class WorkerPool:
         if (since := self.misfits.get(shape)) is None:
             return None
         clock = time.strftime("%H:%M:%S", time.localtime(since))
-        return f"waiting since {clock} for nodes: {shape} needs {lacking(shape, self.total, list(self.nodes.values()))}"
+        return f"waiting since {clock} for nodes: {shape} needs {missing_resources(shape, self.total, list(self.nodes.values()))}"
 
     def _give_back(self, workers: Sequence[Worker]) -> None:
         for one in workers:
@@ -571,7 +571,7 @@ class WorkerPool:
     async def _request_nodes(self, now: float) -> None:
         """Ask the cluster's autoscaler, if there is one, for nodes on which the waiting requests can be served."""
         waiting = [request for request, granted, _ in self._queue if not granted.done()]
-        left = None if self._limit is None else minus(self._limit, [self.held()[0]])
+        left = None if self._limit is None else subtract(self._limit, [self.held()[0]])
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._node_requests.update, within(waiting, left), now)
         except Exception:  # Ray raises exceptions of many classes here.

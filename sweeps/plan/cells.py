@@ -151,14 +151,14 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
     return tuple(ShapeCount(shape, least[shape], most[shape]) for shape in space.shapes)
 
 
-def add_repeats(shapes: Sequence[ShapeCount], again: int, ending: int) -> tuple[ShapeCount, ...]:
+def add_repeats(shapes: Sequence[ShapeCount], repeats: int, min_complete: int) -> tuple[ShapeCount, ...]:
     """Add the repeats to the number of trials of each shape. A repeat has the same shape as the trial that it repeats.
 
     Args:
         shapes: Number of trials of each shape, as `count_shapes` returns it.
-        again: Number of repeats of each complete trial. A trial is complete if the scheduler does not stop it.
-        ending: Lower bound of the number of complete trials, over all shapes together. If it is unknown which shapes these trials have,
-            no repeats are added to `least`.
+        repeats: Number of repeats of each complete trial. A trial is complete if the scheduler does not stop it.
+        min_complete: Lower bound of the number of complete trials, over all shapes together. If it is unknown which shapes these trials
+            have, no repeats are added to `least`.
     """
-    sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # if False, the shapes of the complete trials are unknown
-    return tuple(ShapeCount(e.shape, e.least + again * min(e.least, ending) * sure, e.most * (1 + again)) for e in shapes)
+    sure = len(shapes) == 1 or min_complete >= sum(e.least for e in shapes)  # if False, the shapes of the complete trials are unknown
+    return tuple(ShapeCount(e.shape, e.least + repeats * min(e.least, min_complete) * sure, e.most * (1 + repeats)) for e in shapes)

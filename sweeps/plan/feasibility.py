@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sweeps.core.errors import Problem
 from sweeps.core.host_resources import detect
-from sweeps.core.resources import Shape, lacking
+from sweeps.core.resources import Shape, missing_resources
 from sweeps.space import Space
 
 # Amount to use for a resource that is not checked. No space file asks for this much.
@@ -31,7 +31,7 @@ def find_infeasible_shapes(
         nodes: Resources of each node, by name. If empty, the cluster is treated as one node.
         can_provide: Returns whether the cluster can start nodes for a shape that does not fit now. None if it cannot start nodes.
     """
-    short = [(shape, why) for shape in space.shapes if (why := lacking(shape, cluster, nodes or (cluster,)))]
+    short = [(shape, why) for shape in space.shapes if (why := missing_resources(shape, cluster, nodes or (cluster,)))]
     if can_provide is not None:
         short = [(shape, why) for shape, why in short if not can_provide(shape)]
     place = space.place("scaling")

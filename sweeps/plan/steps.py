@@ -37,7 +37,7 @@ class StepCount:
     every: bool = False
 
 
-def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, again: int = 0) -> StepCount | None:
+def count_steps(scheduler: Scheduler, trials: int, concurrency: int, seed: int = 0, repeats: int = 0) -> StepCount | None:
     """Estimate the number of steps of all trials under a scheduler. Return None if the scheduler has no `max_t`.
 
     The lower bound assumes that each trial is worse than all earlier trials, so that the scheduler stops as many trials as possible (see
@@ -47,23 +47,23 @@ def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, 
     Args:
         scheduler: Scheduler that decides which trials stop early.
         trials: Number of trials.
-        at_once: Number of concurrent trials.
+        concurrency: Number of concurrent trials.
         seed: Seed of the sweep, from which brackets are drawn.
-        again: Number of repeats of each trial that reaches `max_t`.
+        repeats: Number of repeats of each trial that reaches `max_t`.
     """
     if scheduler.max_t is None:
         return None
-    rungs, max_t, most = all_rungs(scheduler), scheduler.max_t, trials * scheduler.max_t * (1 + again)
+    rungs, max_t, most = all_rungs(scheduler), scheduler.max_t, trials * scheduler.max_t * (1 + repeats)
     if not scheduler.stops or not rungs:
         return StepCount(most, most, most, (), max_t)
-    least = scheduler.min_steps(trials, seed) + again * scheduler.min_complete(trials, seed) * max_t
-    between = min(max(typical_steps(scheduler, trials, at_once, again), least), most)
+    least = scheduler.min_steps(trials, seed) + repeats * scheduler.min_complete(trials, seed) * max_t
+    between = min(max(typical_steps(scheduler, trials, concurrency, repeats), least), most)
     if isinstance(rungs, range) and rungs.step == 1:
         return StepCount(least, between, most, (rungs[0],), max_t, every=True)
     return StepCount(least, between, most, tuple(rungs), max_t)
 
 
-def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 0) -> int:
+def typical_steps(scheduler: Scheduler, trials: int, concurrency: int, repeats: int = 0) -> int:
     """Return the median number of steps over simulated sweeps.
 
     At most `SIMULATED` trials are simulated. Each further trial is counted with the steps that `Scheduler.late_trial_steps` returns. If
@@ -72,29 +72,29 @@ def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 
     Args:
         scheduler: A scheduler with a `max_t`.
         trials: Number of trials.
-        at_once: Number of concurrent trials.
-        again: Number of repeats of each trial that reaches `max_t`.
+        concurrency: Number of concurrent trials.
+        repeats: Number of repeats of each trial that reaches `max_t`.
     """
     few = min(trials, SIMULATED)
     assert scheduler.max_t is not None
-    last = again * scheduler.max_t
+    last = repeats * scheduler.max_t
     totals = []
     for seed in range(max(5, min(41, 1000 // few) | 1)):
         rng = random.Random(seed)
-        lengths = simulate(scheduler, few, at_once, [rng.random() for _ in range(few)].__getitem__, seed)
+        lengths = simulate(scheduler, few, concurrency, [rng.random() for _ in range(few)].__getitem__, seed)
         totals.append(sum(length + last * (length == scheduler.max_t) for length in lengths))
-    if (late := scheduler.late_trial_steps(again)) is None:
+    if (late := scheduler.late_trial_steps(repeats)) is None:
         return round(median(totals) * trials / few)
     return round(median(totals) + (trials - few) * late)
 
 
-def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[[int], float], seed: int = 0) -> list[int]:
+def simulate(scheduler: Scheduler, trials: int, concurrency: int, quality: Callable[[int], float], seed: int = 0) -> list[int]:
     """Simulate a sweep in which every step takes the same time, and return the number of steps of each trial.
 
     Args:
         scheduler: A scheduler with a `max_t`. A trial that the scheduler pauses is not continued.
         trials: Number of trials. The next trial starts as soon as a running trial ends.
-        at_once: Number of concurrent trials.
+        concurrency: Number of concurrent trials.
         quality: Function that returns a trial's value, given its number. The value is the same at every rung; smaller is better.
         seed: Seed of the simulated sweep, for schedulers that draw numbers.
     """
@@ -112,7 +112,7 @@ def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[
         heapq.heappush(events, (now + ends[started][0], started, 0))
         started += 1
 
-    for _ in range(min(at_once, trials)):
+    for _ in range(min(concurrency, trials)):
         start(0)
     while events:
         now, number, i = heapq.heappop(events)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.core.errors import InputError
-from sweeps.core.resources import at_once, concurrency, parked_cpus
+from sweeps.core.resources import auto_concurrency, count_fitting_trials, parked_cpus
 from sweeps.plan import cells as visited
 from sweeps.plan.cells import ShapeCount
 from sweeps.plan.chains import FitCount, count_fits, count_variants
@@ -32,13 +32,13 @@ class Plan:
         resources: Resources of the machine, by name.
         counts: Number of trials of each cell of `space.cells`, without repeats. `shapes`, `steps` and `disk` include the repeats.
         repeats: (smallest, largest) possible number of repeats of all trials together.
-        even: True if `counts` is exact. If a grid is inside an option of a choice, `counts` is approximate.
+        counts_exact: True if `counts` is exact. If a grid is inside an option of a choice, `counts` is approximate.
         shapes: Number of trials of every shape. A shape is a number of workers and the resources of each worker.
-        fit_at_once: For each shape in `shapes`, the number of trials of this shape that fit on the machine at the same time.
-        at_once: Largest number of trials that run at the same time: `limits.max_concurrent_trials`, or `room` if this is `auto`, but at
-            most `limits.max_trials`.
-        room: Number of trials that fit on the machine at the same time if all have the smallest shape. If `at_once` is larger,
-            the other trials wait for resources.
+        fitting_by_shape: For each shape in `shapes`, the number of trials of this shape that fit on the machine at the same time.
+        concurrency: Largest number of trials that are started at the same time: `limits.max_concurrent_trials`, or `fitting_trials` if
+            this is `auto`, but at most `limits.max_trials`.
+        fitting_trials: Number of trials that fit on the machine at the same time if all have the smallest shape. If `concurrency` is
+            larger, the other trials wait for resources.
         workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at the same
             time. In this case, the sweep closes some workers and starts new ones in their place.
         variants: Number of different `data` sections that trials may have; None if `data.rows` is continuous.
@@ -51,11 +51,11 @@ class Plan:
     resources: Mapping[str, float]
     counts: tuple[int, ...]
     repeats: tuple[int, int]
-    even: bool
+    counts_exact: bool
     shapes: tuple[ShapeCount, ...]
-    fit_at_once: tuple[int, ...]
-    at_once: int
-    room: int
+    fitting_by_shape: tuple[int, ...]
+    concurrency: int
+    fitting_trials: int
     workers: int | None
     variants: int | None
     fits: FitCount
@@ -90,9 +90,9 @@ class Plan:
                     "trials": {"least": e.least, "most": e.most},
                     "at_once": fitting,
                 }
-                for e, fitting in zip(self.shapes, self.fit_at_once, strict=True)
+                for e, fitting in zip(self.shapes, self.fitting_by_shape, strict=True)
             ],
-            "max_concurrent_trials": self.at_once,
+            "max_concurrent_trials": self.concurrency,
             "workers": self.workers,
             "variants": self.variants,
             "fits": {"least": self.fits.least, "most": self.fits.most},
@@ -132,26 +132,26 @@ def plan(space: Space, resources: Mapping[str, float], free: int | None = None, 
         raise InputError(problems)
     trials = space.limits.max_trials
     counts = visited.trials_per_cell(space.cells, trials)
-    scheduler, again = planned_scheduler(space.scheduler), space.repeats.count - 1
-    ending = scheduler.min_complete(trials, space.search.seed)
-    shapes = visited.add_repeats(visited.count_shapes(space, counts), again, ending)
-    room = concurrency(space.shapes, cluster, trials)
-    limit = min(space.limits.max_concurrent_trials or room, trials)
+    scheduler, repeats = planned_scheduler(space.scheduler), space.repeats.count - 1
+    min_complete = scheduler.min_complete(trials, space.search.seed)
+    shapes = visited.add_repeats(visited.count_shapes(space, counts), repeats, min_complete)
+    fitting = auto_concurrency(space.shapes, cluster, trials)
+    concurrency = min(space.limits.max_concurrent_trials or fitting, trials)
     parked = parked_cpus(int(cluster.get("CPU", 0)), PLENTY if memory is None else memory)
     stay = cluster | {"CPU": cluster.get("CPU", 0.0) + parked}
     return Plan(
         space=space,
         resources=dict(resources),
         counts=tuple(counts),
-        repeats=(again * ending, again * trials),
-        even=not visited.has_conditional_grid(space.sections),
+        repeats=(repeats * min_complete, repeats * trials),
+        counts_exact=not visited.has_conditional_grid(space.sections),
         shapes=shapes,
-        fit_at_once=tuple(min(at_once(e.shape, cluster), trials) for e in shapes),
-        at_once=limit,
-        room=room,
-        workers=count_workers(shapes, cluster, limit, stay),
+        fitting_by_shape=tuple(min(count_fitting_trials(e.shape, cluster), trials) for e in shapes),
+        concurrency=concurrency,
+        fitting_trials=fitting,
+        workers=count_workers(shapes, cluster, concurrency, stay),
         variants=count_variants(space),
         fits=count_fits(space, counts),
-        steps=count_steps(scheduler, trials, min(limit, room), space.search.seed, again),
+        steps=count_steps(scheduler, trials, min(concurrency, fitting), space.search.seed, repeats),
         disk=estimate_disk(space, free),
     )

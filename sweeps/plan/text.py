@@ -38,7 +38,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         "trials": _wrapped([_trials(plan)], room),
         "cells": _cells(plan, room),
         "shapes": _shapes(plan, room),
-        "at once": _wrapped([_at_once(plan)], room),
+        "at once": _wrapped([_concurrency(plan)], room),
         "workers": _wrapped([_workers(plan)], room),
         "data": _wrapped(_data(plan), room),
         "fits": _wrapped([_fits(plan)], room),
@@ -137,7 +137,7 @@ def _trials(plan: Plan) -> str:
             short = short_names(list(grids))
             text += f" ({' × '.join(f'{number} {short[name]}' for name, number in grids.items())})"
         text += f", {least if least == most else f'{least} or {most}'} each"
-        if not plan.even:
+        if not plan.counts_exact:
             text += ", approximately: a grid inside a choice is visited only when the sampler takes that option"
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
@@ -163,23 +163,23 @@ def _cells(plan: Plan, width: int) -> list[Any]:
 
 def _shapes(plan: Plan, width: int) -> list[Any]:
     """List the shapes. For each shape, give the number of its trials, and how many of them fit on the machine at the same time."""
-    digits = len(str(max(plan.fit_at_once)))
+    digits = len(str(max(plan.fitting_by_shape)))
     rows = []
-    for e, fitting in zip(plan.shapes, plan.fit_at_once, strict=True):
+    for e, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
         number = f"{e.most}" if e.least == e.most else f"{e.least} to {e.most}"
         rows.append([str(e.shape), f"{number} trial{'s' * (e.most != 1)}", f"{fitting:>{digits}} at once"])
     table = _table(rows if len(rows) <= MAX_LINES else [*rows[: MAX_LINES - 2], rows[-1]], right=[1], width=width)
     return table if len(rows) <= MAX_LINES else [*table[:-1], f"… {len(rows) - MAX_LINES + 1} more", table[-1]]
 
 
-def _at_once(plan: Plan) -> str:
+def _concurrency(plan: Plan) -> str:
     """Describe how many trials run at the same time, and what limits this number."""
-    limit, number = plan.space.limits.max_concurrent_trials, f"{plan.at_once} trial{'s' * (plan.at_once > 1)}"
-    if plan.at_once == plan.trials:
+    limit, number = plan.space.limits.max_concurrent_trials, f"{plan.concurrency} trial{'s' * (plan.concurrency > 1)}"
+    if plan.concurrency == plan.trials:
         return "all trials"
     if limit is None:
         return f"at most {number}, if each has the smallest shape" if len(plan.shapes) > 1 else f"{number}; more do not fit"
-    waits = f"; {plan.room} fit, the others wait" if plan.at_once > plan.room else ""
+    waits = f"; {plan.fitting_trials} fit, the others wait" if plan.concurrency > plan.fitting_trials else ""
     return f"{number} (limits.max_concurrent_trials){waits}"
 
 

@@ -17,12 +17,12 @@ from sweeps.search.schedulers.none import NoScheduler
 from tests.search.test_schedulers import decided
 
 
-def rounds(count: int, at_once: int, each: float, start: float = 0.0) -> list[tuple[float, float]]:
+def rounds(count: int, concurrency: int, each: float, start: float = 0.0) -> list[tuple[float, float]]:
     """(begin, end) of trials that take equally long, but for the first, which wait for their workers to start."""
     spans: list[tuple[float, float]] = []
     for i in range(count):
-        begin = spans[i - at_once][1] if i >= at_once else 0.0
-        spans.append((begin, begin + each + (start if i < at_once else 0.0)))
+        begin = spans[i - concurrency][1] if i >= concurrency else 0.0
+        spans.append((begin, begin + each + (start if i < concurrency else 0.0)))
     return spans
 
 
@@ -33,13 +33,13 @@ def test_nobody_can_tell_before_some_have_ended():
     assert time_left(4.0, 16, rounds(4, 4, 4.0), [RunningTrial(0.0)] * 4, 4, None) is None, "the first round ends as one"
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 4, 16])
-def test_the_first_trials_start_up_does_not_count(at_once):
-    ended = rounds(2 * at_once + 1, at_once, 10.0, start=30.0)
+@pytest.mark.parametrize("concurrency", [1, 3, 4, 16])
+def test_the_first_trials_start_up_does_not_count(concurrency):
+    ended = rounds(2 * concurrency + 1, concurrency, 10.0, start=30.0)
     now = ended[-1][1]
-    running = [RunningTrial(now - begin) for begin, end in rounds(3 * at_once, at_once, 10.0, 30.0)[2 * at_once + 1 :]]
-    left = time_left(now, 5 * at_once, ended, running, at_once, None)
-    true = rounds(5 * at_once, at_once, 10.0, start=30.0)[-1][1] - now
+    running = [RunningTrial(now - begin) for begin, end in rounds(3 * concurrency, concurrency, 10.0, 30.0)[2 * concurrency + 1 :]]
+    left = time_left(now, 5 * concurrency, ended, running, concurrency, None)
+    true = rounds(5 * concurrency, concurrency, 10.0, start=30.0)[-1][1] - now
     assert left is not None and left.seconds == pytest.approx(true, rel=0.35)
 
 
@@ -90,15 +90,15 @@ def test_milestones_ahead():
     st.integers(0, 50),
     st.none() | st.floats(0, 1e4),
 )
-def test_it_is_never_negative_and_never_beyond_the_limit(ended, running, at_once, more, timeout):
+def test_it_is_never_negative_and_never_beyond_the_limit(ended, running, concurrency, more, timeout):
     ended = sorted(((b, b + e) for b, e in ended), key=lambda span: span[1])
     now = (ended[-1][1] if ended else 0.0) + 1.0
-    left = time_left(now, len(ended) + len(running) + more, ended, [RunningTrial(r) for r in running], at_once, timeout)
+    left = time_left(now, len(ended) + len(running) + more, ended, [RunningTrial(r) for r in running], concurrency, timeout)
     assert left is None or left.seconds >= 0
     assert timeout is None or (left is not None and left.seconds <= max(0.0, timeout - now))
 
 
-def simulated(seed: int, total: int, at_once: int, scheduler: Asha | NoScheduler, max_t: int, start: float = 10.0) -> list[float]:
+def simulated(seed: int, total: int, concurrency: int, scheduler: Asha | NoScheduler, max_t: int, start: float = 10.0) -> list[float]:
     """How wrong the time left was, as a factor, at every report of a simulated sweep after a fifth of its trials."""
     draw = random.Random(seed)
     line: list[tuple[float, int]] = []
@@ -108,10 +108,10 @@ def simulated(seed: int, total: int, at_once: int, scheduler: Asha | NoScheduler
     said: list[tuple[float, float]] = []
     now, begun = 0.0, 0
     while begun < total or line:
-        while begun < total and len(running) < at_once:
+        while begun < total and len(running) < concurrency:
             each = 0.1 * draw.lognormvariate(0, 0.4)
             running[begun] = {"begun": now, "each": each, "quality": draw.gauss(-begun / total, 1), "steps": []}
-            heapq.heappush(line, (now + each + 0.2 + (start if begun < at_once else 0.0), begun))
+            heapq.heappush(line, (now + each + 0.2 + (start if begun < concurrency else 0.0), begun))
             begun += 1
         now, trial = heapq.heappop(line)
         run = running[trial]
@@ -130,14 +130,14 @@ def simulated(seed: int, total: int, at_once: int, scheduler: Asha | NoScheduler
             RunningTrial(now - r["begun"], time_to_stops(r["steps"][0], r["steps"][-1], stops, now) if r["steps"] else None)
             for r in running.values()
         ]
-        left = time_left(now, total, ended, going, at_once, None)
+        left = time_left(now, total, ended, going, concurrency, None)
         if left is not None and len(ended) > total / 5:
             said.append((now, left.seconds))
     return [max(s, now - at, 1.0) / max(1.0, min(s, now - at)) for at, s in said]
 
 
-@pytest.mark.parametrize("at_once", [2, 8])
+@pytest.mark.parametrize("concurrency", [2, 8])
 @pytest.mark.parametrize("scheduler", [Asha(50, 5, 3), NoScheduler(50)], ids=["asha", "none"])
-def test_a_simulated_sweep_ends_about_when_it_was_said(at_once, scheduler):
-    wrong = [factor for seed in range(5) for factor in simulated(seed, 48, at_once, scheduler, 50)]
+def test_a_simulated_sweep_ends_about_when_it_was_said(concurrency, scheduler):
+    wrong = [factor for seed in range(5) for factor in simulated(seed, 48, concurrency, scheduler, 50)]
     assert statistics.median(wrong) < 1.7 and sorted(wrong)[int(0.9 * len(wrong))] < 2.6

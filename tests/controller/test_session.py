@@ -151,7 +151,7 @@ def no_report(monkeypatch) -> None:
     monkeypatch.setattr(report, "write", lambda *args: None)
 
 
-def run_all(controller: SweepController, at_once: int) -> None:
+def run_all(controller: SweepController, concurrency: int) -> None:
     """Run all trials, in the place of Ray Tune."""
     controller.finish_leftover_trials()
     with contextlib.suppress(StopIteration):
@@ -179,7 +179,7 @@ def test_a_run_goes_from_the_space_file_to_the_result(events, space, no_report, 
 
 
 def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(events, space, no_report, tmp_path, monkeypatch):
-    def change(controller: SweepController, at_once: int) -> None:
+    def change(controller: SweepController, concurrency: int) -> None:
         controller.finish_leftover_trials()
         controller.start_trial()
         controller._monitor.data_error = InputError(Problem("data.train", "the data has changed"))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.resources import at_once, concurrency, fits, jax_connects, minus, parked_cpus, shape_of
+from sweeps.core.resources import auto_concurrency, count_fitting_trials, fits_into, jax_connects, parked_cpus, shape_of, subtract
 
 CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
 
@@ -44,34 +44,34 @@ def test_an_elastic_number_of_workers_needs_its_lower_bound():
     assert shape.total == {"CPU": 2} and list(shape.sizes) == [2, 3, 4] and str(shape) == "2 to 4 workers × 1 CPU"
     assert shape.scaling == {"num_workers": {"elastic": [2, 4]}, "resources_per_worker": {"CPU": 1.0}}
     assert shape_of(shape.scaling, "torch") == shape and shape.of_size(3) == shape_of({"num_workers": 3}, "torch")
-    assert at_once(shape, CLUSTER) == 4 and concurrency([shape], CLUSTER, 100) == 4
+    assert count_fitting_trials(shape, CLUSTER) == 4 and auto_concurrency([shape], CLUSTER, 100) == 4
     assert list(shape_of({}, "").sizes) == [1]
 
 
 def test_how_many_fit_side_by_side():
-    assert at_once(shape_of({"num_workers": 2}, ""), CLUSTER) == 4
-    assert at_once(shape_of({"use_gpu": True, "resources_per_worker": {"GPU": 0.25}}, ""), CLUSTER) == 8
-    assert at_once(shape_of({"num_workers": 9}, ""), CLUSTER) == 0
-    assert concurrency([shape_of({}, ""), shape_of({"num_workers": 4}, "")], CLUSTER, 100) == 8
-    assert concurrency([shape_of({}, "")], CLUSTER, 3) == 3
+    assert count_fitting_trials(shape_of({"num_workers": 2}, ""), CLUSTER) == 4
+    assert count_fitting_trials(shape_of({"use_gpu": True, "resources_per_worker": {"GPU": 0.25}}, ""), CLUSTER) == 8
+    assert count_fitting_trials(shape_of({"num_workers": 9}, ""), CLUSTER) == 0
+    assert auto_concurrency([shape_of({}, ""), shape_of({"num_workers": 4}, "")], CLUSTER, 100) == 8
+    assert auto_concurrency([shape_of({}, "")], CLUSTER, 3) == 3
 
 
 @given(st.floats(0.0001, 1), st.integers(1, 20))
 def test_fractions_that_add_up_to_the_cluster_fit(fraction, n):
     cluster = {"GPU": fraction * n}
-    left = minus(cluster, [{"GPU": fraction}] * (n - 1))
-    assert fits({"GPU": fraction}, left)
+    left = subtract(cluster, [{"GPU": fraction}] * (n - 1))
+    assert fits_into({"GPU": fraction}, left)
 
 
 def test_a_part_of_a_gpu_lies_on_one_gpu():
     def of(gpu: float, workers: int = 1):
         return shape_of({"num_workers": workers, "resources_per_worker": {"GPU": gpu}}, "")
 
-    assert at_once(of(0.6), {"CPU": 8, "GPU": 2}) == 2
-    assert at_once(of(0.6, 3), {"CPU": 8, "GPU": 2}) == 0
-    assert at_once(of(0.25, 3), {"CPU": 8, "GPU": 2}) == 2
-    assert at_once(of(1 / 3), {"CPU": 8, "GPU": 1}) == 3
-    assert at_once(of(2), {"CPU": 8, "GPU": 4}) == 2
+    assert count_fitting_trials(of(0.6), {"CPU": 8, "GPU": 2}) == 2
+    assert count_fitting_trials(of(0.6, 3), {"CPU": 8, "GPU": 2}) == 0
+    assert count_fitting_trials(of(0.25, 3), {"CPU": 8, "GPU": 2}) == 2
+    assert count_fitting_trials(of(1 / 3), {"CPU": 8, "GPU": 1}) == 3
+    assert count_fitting_trials(of(2), {"CPU": 8, "GPU": 4}) == 2
 
 
 @pytest.mark.parametrize("cpus, memory, parked", [(2, 24e9, 2), (64, 1e12, 8), (2, 8e9, 1), (2, 4e9, 0), (16, 24e9, 0), (2, 1e300, 2)])

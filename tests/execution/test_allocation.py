@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.core.resources import Shape, fits, lacking
+from sweeps.core.resources import Shape, fits_into, missing_resources
 from sweeps.execution.allocation import (
     Close,
     Cluster,
@@ -232,7 +232,7 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
     nodes, parked, limit = where
 
     def fits_somewhere(need: dict[str, float]) -> bool:
-        return any(fits(need, node) for node in nodes.values()) and _under(need, limit)
+        return any(fits_into(need, node) for node in nodes.values()) and _under(need, limit)
 
     coming = [Request(i, w.total, w, f"k{i % 2}") if isinstance(w, Shape) else replace(w, id=i) for i, w in enumerate(wanted)]
     queue: list[Request] = []
@@ -249,8 +249,8 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
             taken = [g for i, (n, g) in grants.items() if n == node]
             tasks = [g for i, (n, g) in grants.items() if n == node and i not in borrowed]
             room = {**resources, "CPU": resources["CPU"] + (parked or 0)}
-            assert fits(_sum([dict(w.resources) for w in there] + tasks), room), "over-committed"
-            assert fits(_sum([dict(w.resources) for w in there if w.phase is Phase.BUSY] + taken), resources), "too much work"
+            assert fits_into(_sum([dict(w.resources) for w in there] + tasks), room), "over-committed"
+            assert fits_into(_sum([dict(w.resources) for w in there if w.phase is Phase.BUSY] + taken), resources), "too much work"
         held = [dict(w.resources) for w in workers.values()] + [g for i, (_, g) in grants.items() if i not in borrowed]
         assert _under(_sum(held), limit), "over the limit"
 
@@ -332,7 +332,7 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
 
 
 def _under(need: dict[str, float], limit: dict[str, float] | None) -> bool:
-    return limit is None or fits({name: need.get(name, 0.0) for name in limit}, limit)
+    return limit is None or fits_into({name: need.get(name, 0.0) for name in limit}, limit)
 
 
 def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
@@ -363,4 +363,4 @@ def test_a_trial_that_does_not_fit_lacks_something(nodes, workers, cpu, gpu):
     total = {name: sum(node[name] for node in cluster.values()) for name in ("CPU", "GPU")}
     waits = decide(Cluster(cluster, []), [wanted := request(0, workers, cpu, gpu)])
     too_large = isinstance(waits, Wait) and wanted in waits.too_large
-    assert too_large is (lacking(wanted.shape, total, list(cluster.values())) is not None)
+    assert too_large is (missing_resources(wanted.shape, total, list(cluster.values())) is not None)

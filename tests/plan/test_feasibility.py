@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.core.resources import Shape, at_once, lacking
+from sweeps.core.resources import Shape, count_fitting_trials, missing_resources
 from sweeps.plan import find_infeasible_shapes, find_infeasible_shapes_here, plan
 
 
@@ -61,7 +61,7 @@ def test_each_worker_is_on_one_node(make):
 
 def test_an_uncounted_resource_is_not_checked(make):
     space = make("scaling: {resources_per_worker: {CPU: 1, memory: 1000000000}}")
-    assert plan(space, {"CPU": 2.0}).at_once == 2
+    assert plan(space, {"CPU": 2.0}).concurrency == 2
     with pytest.raises(InputError, match="needs 1e\\+09 memory"):
         plan(space, {"CPU": 2.0, "memory": 1000.0})
 
@@ -77,7 +77,7 @@ def test_before_ray_starts_only_the_cpus_are_checked(make, monkeypatch):
 def test_every_feasible_shape_runs_at_least_once_on_one_machine(workers, part, cpus, gpus):
     shape = Shape(workers, (("CPU", 1.0), ("GPU", part)))
     machine = {"CPU": float(cpus), "GPU": float(gpus)}
-    assert (at_once(shape, machine) > 0) is (lacking(shape, machine, [machine]) is None)
+    assert (count_fitting_trials(shape, machine) > 0) is (missing_resources(shape, machine, [machine]) is None)
 
 
 def test_a_shape_that_the_cluster_can_start_nodes_for_is_feasible(make):

@@ -61,24 +61,24 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
 @pytest.mark.parametrize("asha", [Asha(9, 1, 3), Asha(50, 5, 3), Asha(12, 2, 2), Asha(27, 3, 5), Asha(4, 4, 2), Asha(5, 4, 4)])
 @pytest.mark.parametrize("trials", range(1, 8))
 def test_the_bounds_hold_for_all_orders_and_values(asha, trials):
-    estimate = count_steps(asha, trials, at_once=1)
+    estimate = count_steps(asha, trials, concurrency=1)
     assert (estimate.least, estimate.most) == extremes(asha, trials)
 
 
 @given(ashas, st.lists(st.integers(0, 9), min_size=1, max_size=24), st.integers(1, 9))
-def test_every_sweep_spends_a_number_of_steps_within_the_bounds(asha, qualities, at_once):
-    estimate = count_steps(asha, len(qualities), at_once)
-    assert estimate.least <= sum(simulate(asha, len(qualities), at_once, qualities.__getitem__)) <= estimate.most
+def test_every_sweep_spends_a_number_of_steps_within_the_bounds(asha, qualities, concurrency):
+    estimate = count_steps(asha, len(qualities), concurrency)
+    assert estimate.least <= sum(simulate(asha, len(qualities), concurrency, qualities.__getitem__)) <= estimate.most
     assert estimate.least <= estimate.typical <= estimate.most
 
 
 @given(ashas, st.integers(1, 30), st.integers(1, 9))
-def test_both_bounds_are_attained_for_any_number_of_concurrent_trials(asha, trials, at_once):
-    estimate = count_steps(asha, trials, at_once)
-    assert sum(simulate(asha, trials, at_once, lambda number: -number)) == estimate.most
+def test_both_bounds_are_attained_for_any_number_of_concurrent_trials(asha, trials, concurrency):
+    estimate = count_steps(asha, trials, concurrency)
+    assert sum(simulate(asha, trials, concurrency, lambda number: -number)) == estimate.most
     assert sum(simulate(asha, trials, 1, lambda number: number)) == estimate.least
     # as trials of equal pace come to a rung in the order of their numbers
-    assert sum(simulate(asha, trials, at_once, lambda number: number)) == estimate.least
+    assert sum(simulate(asha, trials, concurrency, lambda number: number)) == estimate.least
 
 
 def test_a_sweep_with_only_nan_takes_fewer_steps():
@@ -105,12 +105,12 @@ def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps():
 @pytest.mark.parametrize(
     "scheduler", [Hyperband(27, 1, 3, 3), Hyperband(9, 1, 3, 5), Hyperband(4, 4, 2, 2), Median(20, 3, 4), Median(9, 1, 1)]
 )
-@pytest.mark.parametrize("trials, at_once", [(1, 1), (7, 2), (40, 4)])
-def test_every_simulated_sweep_is_within_the_bounds(scheduler, trials, at_once):
-    estimate = count_steps(scheduler, trials, at_once)
+@pytest.mark.parametrize("trials, concurrency", [(1, 1), (7, 2), (40, 4)])
+def test_every_simulated_sweep_is_within_the_bounds(scheduler, trials, concurrency):
+    estimate = count_steps(scheduler, trials, concurrency)
     assert estimate.least <= estimate.typical <= estimate.most
     for quality in (lambda n: n, lambda n: -n, lambda n: n * 7919 % 101):
-        assert estimate.least <= sum(simulate(scheduler, trials, at_once, quality)) <= estimate.most
+        assert estimate.least <= sum(simulate(scheduler, trials, concurrency, quality)) <= estimate.most
 
 
 def test_the_lower_bound_of_hyperband_is_that_of_asha_in_each_bracket():
@@ -131,12 +131,12 @@ def test_the_median_rule_compares_at_every_step_from_the_first():
     st.lists(st.integers(0, 9), min_size=1, max_size=24),
     st.integers(0, 3),
 )
-def test_complete_trials_are_repeated_to_the_end(scheduler, qualities, again):
+def test_complete_trials_are_repeated_to_the_end(scheduler, qualities, repeats):
     taken = simulate(scheduler, len(qualities), 1, qualities.__getitem__)
     ended = taken.count(scheduler.max_t)
     assert ended >= scheduler.min_complete(len(qualities))
-    estimate = count_steps(scheduler, len(qualities), 1, again=again)
+    estimate = count_steps(scheduler, len(qualities), 1, repeats=repeats)
     assert (
-        estimate.least <= sum(taken) + again * ended * scheduler.max_t <= estimate.most
+        estimate.least <= sum(taken) + repeats * ended * scheduler.max_t <= estimate.most
         and estimate.least <= estimate.typical <= estimate.most
     )

@@ -41,14 +41,14 @@ WITH_CMAES = pytest.param("cmaes", marks=pytest.mark.skipif(importlib.util.find_
 ALGORITHMS = ["tpe", "gp", "random", "qmc", "nsga2", WITH_CMAES]
 
 
-def run(loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], at_once: int = 3) -> list:
-    """Begin n trials, `at_once` side by side, that have their value at steps 1, 3 and 9."""
+def run(loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], concurrency: int = 3) -> list:
+    """Begin n trials, `concurrency` side by side, that have their value at steps 1, 3 and 9."""
     going, asked = [], []
     for _ in range(n):
         trial = loop.ask()
         asked.append(trial)
         going.append(trial)
-        if len(going) == at_once:
+        if len(going) == concurrency:
             end(loop, going.pop(0), value)
     for trial in going:
         end(loop, trial, value)
