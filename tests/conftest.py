@@ -98,7 +98,7 @@ def local_ray(_ray_ends: None) -> Any:
     from sweeps.execution import cluster
 
     if not ray.is_initialized():
-        with cluster._only_needed():
+        with cluster._minimal_processes():
             ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     return ray
 

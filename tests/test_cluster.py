@@ -116,12 +116,12 @@ def test_in_a_ray_job_the_cluster_of_the_job_is_the_default(monkeypatch):
 def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkeypatch):
     shipped = {"working_dir": "/stage", "py_modules": ["/sweeps"], "excludes": []}
     monkeypatch.delenv(cluster.JOB_CONFIG, raising=False)
-    assert cluster.over_job(shipped) == shipped
+    assert cluster.with_job_modules(shipped) == shipped
     job = {"working_dir": "gcs://job.zip", "py_modules": ["gcs://more.zip"], "env_vars": {"A": "b"}}
     monkeypatch.setenv(cluster.JOB_CONFIG, json.dumps({"runtime_env": job}))
-    assert cluster.over_job(shipped) == {**shipped, "py_modules": ["/sweeps", "gcs://more.zip"]}
+    assert cluster.with_job_modules(shipped) == {**shipped, "py_modules": ["/sweeps", "gcs://more.zip"]}
     monkeypatch.setenv(cluster.JOB_CONFIG, "{}")
-    assert cluster.over_job({"image_uri": "an/image"}) == {"image_uri": "an/image"}
+    assert cluster.with_job_modules({"image_uri": "an/image"}) == {"image_uri": "an/image"}
     monkeypatch.setattr("ray.init", lambda **how: None)
     cluster.join("auto", shipped)
     assert os.environ.pop(cluster.OVERRIDE_JOB) == "1"
@@ -184,7 +184,7 @@ def test_a_ray_that_does_not_start_is_reported_with_the_next_step(project, monke
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", starts)
     space = load(project / "space.yaml")
-    with pytest.raises(SweepsError) as caught, cluster.ray_for(space, project, (project,), None):
+    with pytest.raises(SweepsError) as caught, cluster.ray_connection(space, project, (project,), None):
         pass
     said = str(caught.value)
     assert said.startswith("Ray did not start") and said.endswith(f"sweeps resume {project}") and "\n" not in said

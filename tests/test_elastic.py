@@ -9,7 +9,7 @@ import pytest
 
 import sweeps
 from sweeps.controller.rerun import rerun
-from sweeps.core.trial import GangSize
+from sweeps.core.trial import GangSizePeriod
 from sweeps.study.record import TrialRecord, read
 from sweeps.terminal.text import format_trial
 
@@ -28,7 +28,7 @@ space:
 """
 
 
-def check_sizes(sizes: tuple[GangSize, ...], steps: int) -> None:
+def check_sizes(sizes: tuple[GangSizePeriod, ...], steps: int) -> None:
     """Check that three workers began, two continued from the checkpoint of step 4, and three ended."""
     assert [size.workers for size in sizes] == [3, 2, 3]
     first, second, third = sizes

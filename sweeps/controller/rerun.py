@@ -20,7 +20,7 @@ from sweeps.core.origin import read_origin
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import GangSize, Report, Result, State
+from sweeps.core.trial import GangSizePeriod, Report, Result, State
 from sweeps.data.preflight import locate_problems
 from sweeps.space.saved_space import saved_space
 from sweeps.study.objectives import Objectives
@@ -149,7 +149,7 @@ def rerun(
         return _compare(session, original, result, reports, metrics, study.data, sizes)
 
 
-def sizes_to_replay(sizes: Sequence[GangSize]) -> tuple[GangSize, ...]:
+def sizes_to_replay(sizes: Sequence[GangSizePeriod]) -> tuple[GangSizePeriod, ...]:
     """Return the recorded numbers of workers of an elastic trial.
 
     Leave out numbers with which the trial made no report and no checkpoint.
@@ -205,7 +205,7 @@ def _compare(
     reports: tuple[Report, ...],
     metrics: tuple[str, ...],
     fingerprint: str | None,
-    sizes: tuple[GangSize, ...],
+    sizes: tuple[GangSizePeriod, ...],
 ) -> Comparison:
     """Run a trial again, and compare the new reports with the reports of the first run.
 
@@ -237,7 +237,7 @@ def _missing_value(objectives: Objectives, state: State | None, reports: list[Re
 
 
 def train_once(
-    session: SweepSession, trial: Trial, fingerprint: str | None, sizes: tuple[GangSize, ...] = ()
+    session: SweepSession, trial: Trial, fingerprint: str | None, sizes: tuple[GangSizePeriod, ...] = ()
 ) -> tuple[list[Report], Progress]:
     """Train one trial outside of any sweep. The trial stops at its first rung. The rungs are in the session's `job`.
 

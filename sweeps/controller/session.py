@@ -31,7 +31,7 @@ from sweeps.space import Space, known_fits
 
 if TYPE_CHECKING:
     from sweeps.data.prepared_store import DatasetInfo
-    from sweeps.execution.cluster import Joined
+    from sweeps.execution.cluster import RayConnection
     from sweeps.execution.messages import Job
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def prepare_ray(address: str | None) -> None:
         InputError: The cluster cannot be reached.
     """
     if address:
-        cluster.reach(address)
+        cluster.check_reachable(address)
         cluster.prepare_authentication(address)
     logging_setup.set_environment()
     import ray  # noqa: F401 - Importing Ray sets up its logging, and the logging can be redirected only afterwards.
@@ -118,7 +118,7 @@ class SweepSession:
             that is no backend.
     """
 
-    cluster: cluster.Joined
+    cluster: cluster.RayConnection
     pool: PoolHandle
     dataset: DatasetInfo
 
@@ -145,9 +145,9 @@ class SweepSession:
         """Start Ray, the pool and the data actor."""
         self._check_backend()
         with contextlib.ExitStack() as starting:
-            joined = starting.enter_context(cluster.ray_for(self.space, self.folder, self._roots, self._address, self._share))
-            self._check_shapes(joined)
-            self.cluster = joined
+            connection = starting.enter_context(cluster.ray_connection(self.space, self.folder, self._roots, self._address, self._share))
+            self._check_shapes(connection)
+            self.cluster = connection
             starting.callback(self._end_processes)
             here = cluster.at_driver()
             self._actors.append(self._start_pool(here))
@@ -175,15 +175,15 @@ class SweepSession:
             if (text := user_problem(backend)) is not None:
                 raise locate_problems(self.space, [Problem("trainer.backend", text)])
 
-    def _check_shapes(self, joined: Joined) -> None:
+    def _check_shapes(self, connection: RayConnection) -> None:
         """Raise InputError if a trial's workers fit neither on the existing nodes nor on the nodes that an autoscaler can add."""
         from sweeps.execution.autoscaling import can_provide
 
         def can_fit(shape: Shape) -> bool:
-            limited = {name: amount for name, amount in shape.total.items() if name in (joined.limit or {})}
-            return not joined.ours and fits_into(limited, joined.limit or {}) and can_provide(shape)
+            limited = {name: amount for name, amount in shape.total.items() if name in (connection.limit or {})}
+            return not connection.ours and fits_into(limited, connection.limit or {}) and can_provide(shape)
 
-        if problems := find_infeasible_shapes(self.space, joined.total, list(joined.nodes), can_fit):
+        if problems := find_infeasible_shapes(self.space, connection.total, list(connection.nodes), can_fit):
             raise InputError(problems)
 
     def _start_pool(self, here: Any) -> Any:

@@ -12,7 +12,7 @@ from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Action, Result, State, Trial
-from sweeps.execution.messages import Past, Progress
+from sweeps.execution.messages import Progress, ResumeState
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.live_trial import LiveTrial, ProgressUpdate
 from sweeps.tracking import TrackerHub
@@ -43,24 +43,24 @@ class TrialLifecycle:
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
         self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
 
-    def start(self, trial: Trial, past: Past | None = None) -> str:
+    def start(self, trial: Trial, resume_from: ResumeState | None = None) -> str:
         """Record the start of a trial, let the pool run the trial, and return the trial's id.
 
         Args:
             trial: The trial.
-            past: Recorded state of a trial that continues; None if the trial is new.
+            resume_from: Recorded state of a trial that continues; None if the trial is new.
         """
         folder = self._folder.trial(trial.id)
         folder.mkdir(parents=True, exist_ok=True)
         self.record_start(trial)
-        self._pool.start.remote(trial, str(folder), past)
+        self._pool.start.remote(trial, str(folder), resume_from)
         self._store.sync()  # Meanwhile, the pool starts the trial.
         return trial.id
 
     def resume(self, number: int) -> str:
         """Continue an interrupted or paused trial, and return its id."""
         live = self._store.live_trial(number)
-        return self.start(live.trial, _past(live))
+        return self.start(live.trial, _resume_state(live))
 
     def record_start(self, trial: Trial) -> None:
         """Tell the trackers that a trial has started, and add the trial to the running trials."""
@@ -104,7 +104,7 @@ class TrialLifecycle:
         # A trial that lost its workers after this step reaches the step again. The decision has then been made already.
         if step > live.decided_rung and self.perturb(live, step):
             self.progress.on_change(live.trial)
-            self._pool.renew.remote(live.trial, step, _past(live))
+            self._pool.renew.remote(live.trial, step, _resume_state(live))
         else:
             self._pool.answer.remote(trial, step, True)
         self._store.sync()
@@ -116,7 +116,7 @@ class TrialLifecycle:
         """
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)
-            self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _past(live))
+            self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _resume_state(live))
 
     def end(self, trial: str, state: State, error: str | None, reason: str | None, final: dict[str, float] | None) -> None:
         """Record the end of a trial, and let the pool forget the trial.
@@ -149,7 +149,7 @@ class TrialLifecycle:
             self.cleaner.close()
 
 
-def _past(live: LiveTrial) -> Past:
+def _resume_state(live: LiveTrial) -> ResumeState:
     """Return the state from which the pool continues a trial."""
     spent = (live.seconds, live.worker_seconds, live.sizes)
-    return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, *spent)
+    return ResumeState(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, *spent)

@@ -97,8 +97,8 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class GangSize:
-    """Start of a period in which the number of workers of an elastic trial stays the same. Each change of the number starts a new period.
+class GangSizePeriod:
+    """Period in which the number of workers of an elastic trial stays the same. Each change of the number starts a new period.
 
     Attributes:
         step: Step of the checkpoint from which the trial continues with these workers; 0 if the trial starts from scratch.

@@ -55,7 +55,7 @@ class Request:
         shape: Number of workers of the trial and resources of each worker; None for a fit.
         key: Key of the trial's prepared data. Workers that cache this data are preferred. With None, no worker is preferred.
         tasks: Whether the fit runs Ray tasks. Ray gives a task only CPUs that no worker holds, not even an idle worker.
-        again: Whether an earlier attempt of the trial has failed. Such trials are served before other trials.
+        is_retry: Whether an earlier attempt of the trial has failed. Such trials are served before other trials.
         overtaken: Whether a later request was served before this one. A request is overtaken at most once.
     """
 
@@ -64,7 +64,7 @@ class Request:
     shape: Shape | None = None
     key: str | None = None
     tasks: bool = True
-    again: bool = False
+    is_retry: bool = False
     overtaken: bool = False
 
 
@@ -129,8 +129,8 @@ class Cluster:
         nodes: Resources of each node, by node id.
         workers: All workers that hold resources.
         grants: Node id and resources of each running fit.
-        parked: Number of additional CPUs that Ray counts for idle workers (see `cluster.Joined`), so that idle workers need not be closed.
-            Busy workers and fits together use at most the CPUs of `nodes`. None if Ray was not started for the sweep.
+        parked: Number of additional CPUs that Ray counts for idle workers (see `cluster.RayConnection`), so that idle workers need not be
+            closed. Busy workers and fits together use at most the CPUs of `nodes`. None if Ray was not started for the sweep.
         limit: Largest amount of each limited resource that the sweep may hold on all nodes together. None if there is no limit.
     """
 
@@ -142,8 +142,8 @@ class Cluster:
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
-    """Return the index at which a request enters the queue. A request with `again` enters before the first request without `again`."""
-    return next((i for i, other in enumerate(queue) if not other.again), len(queue)) if request.again else len(queue)
+    """Return the index at which a request enters the queue. A retry enters before the first request that is no retry."""
+    return next((i for i, other in enumerate(queue) if not other.is_retry), len(queue)) if request.is_retry else len(queue)
 
 
 def served(queue: Sequence[Request], request: Request) -> list[Request]:
@@ -156,7 +156,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     """Return the next action. The caller carries the action out and then calls this function again.
 
     The queue is served in order, with one exception: while the first request waits for running trials, a trial that fits now is served.
-    Each request is overtaken at most once, so every request is served eventually. Requests with `again` are not overtaken.
+    Each request is overtaken at most once, so every request is served eventually. Retries are not overtaken.
 
     If any node has enough idle workers and free resources now, the whole gang is on one node. Otherwise the gang spreads over several
     nodes. Among the nodes with enough room, the node is chosen by these criteria, the most important first:
@@ -180,7 +180,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     others = [other for other in queue if other is not request and other not in too_large]
     if placed := _start(request, cluster, others) or (reuse_larger and _start(request, cluster, others, larger=True)):
         return placed
-    for other in others if not (request.overtaken or request.again) else ():
+    for other in others if not (request.overtaken or request.is_retry) else ():
         if other.shape is not None and (placed := _place(other, cluster)):
             return placed
     without_closing = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
@@ -196,7 +196,9 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     return Wait(too_large)
 
 
-def growth(cluster: Cluster, queue: Sequence[Request], shape: Shape, size: int, nodes: Collection[str], left: bool) -> Place | None:
+def growth(
+    cluster: Cluster, queue: Sequence[Request], shape: Shape, size: int, nodes: Collection[str], trials_pending: bool
+) -> Place | None:
     """Return the workers by which the gang of an elastic trial can grow. Return None if the gang must not or cannot grow.
 
     A gang does not grow while another trial may need the resources. Nodes on which the gang already has workers are preferred.
@@ -207,9 +209,10 @@ def growth(cluster: Cluster, queue: Sequence[Request], shape: Shape, size: int, 
         shape: Shape of the trial.
         size: Current number of workers of the gang.
         nodes: Ids of the nodes on which the gang has workers.
-        left: True if the sweep will start more trials, or if a started trial has not requested workers yet. The gang then does not grow.
+        trials_pending: True if the sweep will start more trials, or if a started trial has not requested workers yet. The gang then does
+            not grow.
     """
-    if queue or left:
+    if queue or trials_pending:
         return None
     return _place_most(Request(-1, {}, shape), cluster, shape.sizes[-1] - size, near=nodes)
 

@@ -60,7 +60,7 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNIN
 
 
 @dataclass(frozen=True)
-class Joined:
+class RayConnection:
     """The Ray instance or cluster on which a sweep runs.
 
     A Ray instance that is started for the sweep counts more CPUs than the machine has. It has `SPARE_CPUS` additional CPUs, so that the
@@ -84,18 +84,15 @@ class Joined:
     limit: dict[str, float] | None = None
 
     @property
-    def room(self) -> dict[str, float] | None:
-        """Resources that busy and idle workers may hold together: `total` plus `parked`. None if Ray was not started for the sweep."""
-        return {**self.total, "CPU": self.total["CPU"] + self.parked} if self.ours else None
-
-    @property
     def cpus(self) -> float | None:
         """Number of CPUs that tasks of Ray Data may use at the same time. None if they may use all CPUs that Ray counts."""
         return self.total["CPU"] if self.ours or "CPU" in (self.limit or {}) else None
 
 
 @contextlib.contextmanager
-def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | None, share: Share = EVERYTHING) -> Iterator[Joined]:
+def ray_connection(
+    space: Space, folder: Path, roots: tuple[Path, ...], address: str | None, share: Share = EVERYTHING
+) -> Iterator[RayConnection]:
     """Connect to Ray, or start a Ray instance, for the duration of the `with` block.
 
     Args:
@@ -124,12 +121,12 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
                 "pass `runtime_env` to `ray.init`, or call `ray.shutdown()` first"
             )
             raise InputError(Problem(space.place("runtime_env"), f"runtime_env: {text}"))
-        yield _joined(False, roots, limit=share.limit)
+        yield _describe_connection(False, roots, limit=share.limit)
         return
     parked = 0
     with tempfile.TemporaryDirectory(prefix="sweeps-code-") as stage:
         if address:
-            reach(address)
+            check_reachable(address)
             join(address, environment(space, roots, Path(stage)))
         else:
             forget_authentication()
@@ -149,7 +146,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
         await_runtime_env(space)
         if address:
             check_storage(folder)
-        yield _joined(address is None, () if address else roots, parked, share.limit if address else None)
+        yield _describe_connection(address is None, () if address else roots, parked, share.limit if address else None)
     except BaseException:
         session = None  # Keep the folder of the Ray session: its logs may show the cause.
         raise
@@ -182,7 +179,7 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
 
     Args:
         folder: The sweep's folder.
-        cpus: Number of CPUs for `ray.init`, which may be more than the machine has; see `Joined`.
+        cpus: Number of CPUs for `ray.init`, which may be more than the machine has; see `RayConnection`.
         runtime_env: Runtime environment for `ray.init`; None for no runtime environment.
 
     Raises:
@@ -193,7 +190,8 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
     for limit in START_WITHIN:
         before = {child.pid for child in psutil.Process().children()}
         try:
-            with _patience(limit), _only_needed(), _apart(), _on_loopback():  # "local" ignores RAY_ADDRESS and `ray start`.
+            with _start_timeout(limit), _minimal_processes(), _own_process_groups(), _on_loopback():
+                # "local" ignores RAY_ADDRESS and `ray start`.
                 ray.init(address="local", num_cpus=cpus, include_dashboard=False, runtime_env=runtime_env or None, **QUIET)
             return
         except Exception as e:  # Ray raises exceptions of many classes here.
@@ -211,7 +209,7 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
 
 
 @contextlib.contextmanager
-def _patience(limit: float) -> Iterator[None]:
+def _start_timeout(limit: float) -> Iterator[None]:
     """Within the `with` block, `ray.init` waits up to `limit` seconds for Ray's processes.
 
     Ray has no option for the time that the raylet may take to start. So a private function of Ray is replaced.
@@ -242,7 +240,7 @@ def _patience(limit: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _only_needed() -> Iterator[None]:
+def _minimal_processes() -> Iterator[None]:
     """Within the `with` block, `ray.init` starts only the processes of Ray that a sweep needs.
 
     `ray.init` then starts neither the autoscaler's monitor, nor the monitor that sends workers' logs to the driver, nor the dashboard's
@@ -282,7 +280,7 @@ def _on_loopback() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _apart() -> Iterator[None]:
+def _own_process_groups() -> Iterator[None]:
     """Within the `with` block, `ray.init` starts each process of Ray in a process group of its own.
 
     A signal to the driver's process group, for example from `timeout`, then ends only the driver. If the signal ended Ray too, the driver
@@ -370,7 +368,7 @@ def _is_running(process: psutil.Process) -> bool:
         return False
 
 
-def _joined(ours: bool, roots: Iterable[Path], parked: int = 0, limit: dict[str, float] | None = None) -> Joined:
+def _describe_connection(ours: bool, roots: Iterable[Path], parked: int = 0, limit: dict[str, float] | None = None) -> RayConnection:
     import ray
 
     nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
@@ -379,10 +377,10 @@ def _joined(ours: bool, roots: Iterable[Path], parked: int = 0, limit: dict[str,
         total["CPU"] -= SPARE_CPUS + parked
         nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS - parked} for node in nodes)
     total |= {name: min(amount, total.get(name, 0.0)) for name, amount in (limit or {}).items()}
-    return Joined(ours, tuple(map(str, roots)), nodes, total, parked, limit)
+    return RayConnection(ours, tuple(map(str, roots)), nodes, total, parked, limit)
 
 
-def reach(address: str) -> None:
+def check_reachable(address: str) -> None:
     """Check quickly that a cluster can be reached at an address. Ray itself would retry for minutes.
 
     Args:
@@ -407,7 +405,7 @@ def address_in_job() -> str | None:
     return "auto" if JOB_CONFIG in os.environ else None
 
 
-def over_job(shipped: dict[str, Any]) -> dict[str, Any]:
+def with_job_modules(shipped: dict[str, Any]) -> dict[str, Any]:
     """Return the runtime environment `shipped`. If this process runs in a Ray job, add the job's `py_modules` to the environment.
 
     Ray itself adds the other keys of the job's runtime environment.
@@ -436,7 +434,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
 
     os.environ.setdefault(OVERRIDE_JOB, "1")  # Otherwise Ray refuses a `working_dir` if the Ray job has one.
     try:
-        ray.init(address=address, runtime_env=over_job(shipped), **QUIET)
+        ray.init(address=address, runtime_env=with_job_modules(shipped), **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
         why = _in_a_line(e)
         raise InputError(Problem("--address", f"no Ray cluster can be reached at {address}: {why}")) from e
@@ -478,7 +476,7 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
             raise InputError(Problem(space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}"))
         shutil.copytree(folder, stage, dirs_exist_ok=True)
     for root in reversed(roots_needed(user_references(space), tuple(roots))):
-        lay_out(root, stage)
+        copy_code(root, stage)
     size = sum(f.stat().st_size for f in stage.rglob("*") if f.is_file())
     if size > MOST_BYTES:
         text = (
@@ -535,7 +533,7 @@ def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
     return [root for root in roots if root in needed]
 
 
-def lay_out(root: Path, stage: Path) -> None:
+def copy_code(root: Path, stage: Path) -> None:
     """Copy the code in `root` to `stage`, without large files, data files, hidden files and generated folders."""
 
     def left_out(folder: str, names: list[str]) -> set[str]:

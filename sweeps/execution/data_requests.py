@@ -38,7 +38,7 @@ def is_data_loss(error: str | None) -> bool:
     return any(name in (error or "") for name in DATA_LOST)
 
 
-class Fits:
+class DataRequests:
     """Futures of the data that the data actor has prepared or will prepare. All methods run on the pool's event loop.
 
     If the data actor's process dies, Ray starts a new process. No code watches the process. Instead, if a trial cannot read its data, the
@@ -58,8 +58,8 @@ class Fits:
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
         self._reload: LoadArguments | None = None
         self._known = asyncio.Event()  # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for it.
-        self._made: dict[tuple[str, str], asyncio.Future[dict[str, Any]]] = {}  # By data variant and chain.
-        self._chains: set[tuple[str, str]] = set()  # The keys of `_made` whose chain has steps and was fitted.
+        self._prepared: dict[tuple[str, str], asyncio.Future[dict[str, Any]]] = {}  # By data variant and chain.
+        self._chains: set[tuple[str, str]] = set()  # The keys of `_prepared` whose chain has steps and was fitted.
         self._fitting = asyncio.Lock()  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
     def configure(self, data_actor: Any, reload: LoadArguments | None) -> None:
@@ -72,10 +72,10 @@ class Fits:
         await self._known.wait()
         if warm and not any([await self._runs_tasks(chain) for _, chain in fits]):
             self.workers.warm(warm)
-        for future in [self.of(data, chain) for data, chain in fits]:
+        for future in [self.request(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
 
-    def of(self, data: dict, chain: tuple) -> asyncio.Future[dict[str, Any]]:
+    def request(self, data: dict, chain: tuple) -> asyncio.Future[dict[str, Any]]:
         """Return a future of a trial's prepared data: the data after the trial's preprocessing steps.
 
         If several trials have equal arguments, they get the same future, and the data is prepared only once.
@@ -85,16 +85,16 @@ class Fits:
             chain: The trial's preprocessing steps.
         """
         key = repr(data), repr(chain)
-        if key not in self._made:
-            self._made[key] = self.spawn(self._prepare(key, data, chain))
-        return self._made[key]
+        if key not in self._prepared:
+            self._prepared[key] = self.spawn(self._prepare(key, data, chain))
+        return self._prepared[key]
 
     def forget(self, prepared: dict[str, Any]) -> None:
         """Forget prepared data that a trial could not read. The next trial that needs this data requests it again."""
-        self._made = {key: made for key, made in self._made.items() if not _is(made, prepared)}
+        self._prepared = {key: future for key, future in self._prepared.items() if not _has_result(future, prepared)}
 
     @property
-    def count(self) -> int:
+    def fits(self) -> int:
         """Number of pairs of data values and steps for which a fit succeeded. Data without preprocessing steps does not count."""
         return len(self._chains)
 
@@ -102,7 +102,7 @@ class Fits:
         await self._known.wait()
         async with self._fitting:
             try:
-                prepared = await self._request(data, chain)
+                prepared = await self._call_data_actor(data, chain)
             except RayTaskError as e:
                 from sweeps.data.data_actor import ReloadError  # This module takes long to import.
 
@@ -114,7 +114,7 @@ class Fits:
             self._chains.add(key)
         return prepared
 
-    async def _request(self, data: dict, chain: tuple) -> dict[str, Any]:
+    async def _call_data_actor(self, data: dict, chain: tuple) -> dict[str, Any]:
         """Let the data actor prepare data. If its process dies meanwhile, let the new process of the actor do it."""
         deaths = 0
         while True:
@@ -138,5 +138,5 @@ class Fits:
         return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote(chain))
 
 
-def _is(made: asyncio.Future[dict[str, Any]], prepared: dict[str, Any]) -> bool:
-    return made.done() and not made.cancelled() and made.exception() is None and made.result() is prepared
+def _has_result(future: asyncio.Future[dict[str, Any]], prepared: dict[str, Any]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None and future.result() is prepared

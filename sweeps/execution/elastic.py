@@ -90,10 +90,11 @@ class ElasticGangs:
         if running.replay:
             running.yields = step >= running.replay[1].reported
             return STOP if running.yields else running.replay[1].reported
-        checkpoint, left = running.progress.checkpoint, not self.all_started or bool(self.without_workers)
+        checkpoint = running.progress.checkpoint
         if checkpoint is None:
             return running.gates.later(step, ASK_EVERY)
-        joining = self.workers.grow(running.trial.shape, running.workers, left, reserve=checkpoint.step == step)
+        trials_pending = not self.all_started or bool(self.without_workers)
+        joining = self.workers.grow(running.trial.shape, running.workers, trials_pending, reserve=checkpoint.step == step)
         if joining is None:
             return running.gates.later(step, ASK_EVERY)
         running.kept, running.yields = joining, bool(joining)

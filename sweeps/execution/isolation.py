@@ -44,34 +44,34 @@ _UNKNOWN: Any = object()
 
 
 @dataclass(frozen=True)
-class Knob:
+class GlobalSetting:
     """A global setting of a library. Training loops often change such settings.
 
     Attributes:
         module: Name of the module. The setting is ignored while the module is not imported.
         get: Function that returns the setting. Its argument is the module.
-        put: Function that changes the setting. Its arguments are the module and the new value.
-        fresh: Value to restore if the trial itself imported the module, because there is no value from before the trial. It is the value
+        set: Function that changes the setting. Its arguments are the module and the new value.
+        default: Value to restore if the trial itself imported the module, because there is no value from before the trial. It is the value
             that the import sets. With `_UNKNOWN`, the loop's value stays in this case.
     """
 
     module: str
     get: Callable[[Any], Any]
-    put: Callable[[Any, Any], Any]
-    fresh: Any = _UNKNOWN
+    set: Callable[[Any, Any], Any]
+    default: Any = _UNKNOWN
 
     def value(self) -> Any:
-        """Return the setting now, or `fresh` if the module is not imported."""
+        """Return the setting now, or `default` if the module is not imported."""
         if (module := sys.modules.get(self.module)) is None:
-            return self.fresh
+            return self.default
         try:
             return self.get(module)
         except Exception:  # This build of the module lacks the setting.
             return _UNKNOWN
 
 
-def _attribute(module: str, path: str, fresh: Any = _UNKNOWN) -> Knob:
-    """Return a `Knob` whose setting is an attribute of a module. The path may have dots, such as `backends.cudnn.benchmark` of torch."""
+def _attribute(module: str, path: str, default: Any = _UNKNOWN) -> GlobalSetting:
+    """Return the setting that is an attribute of a module. The path may have dots, such as `backends.cudnn.benchmark` of torch."""
     *above, last = path.split(".")
 
     def holder(module: Any) -> Any:
@@ -79,7 +79,7 @@ def _attribute(module: str, path: str, fresh: Any = _UNKNOWN) -> Knob:
             module = getattr(module, name)
         return module
 
-    return Knob(module, lambda m: getattr(holder(m), last), lambda m, value: setattr(holder(m), last, value), fresh)
+    return GlobalSetting(module, lambda m: getattr(holder(m), last), lambda m, value: setattr(holder(m), last, value), default)
 
 
 def _options(pandas: Any) -> dict[str, Any]:
@@ -146,38 +146,38 @@ def _set_pool_sizes(threadpoolctl: Any, before: dict[str, int]) -> None:
             pool.set_num_threads(before[pool.filepath])
 
 
-KNOBS = (
-    Knob("pandas", _options, _set_options),
-    Knob("decimal", _precision, _set_precision),
-    Knob("socket", lambda socket: socket.getdefaulttimeout(), lambda socket, value: socket.setdefaulttimeout(value)),
-    Knob("gc", lambda gc: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), lambda gc, value: _set_collector(*value)),
-    Knob("locale", lambda locale: locale.setlocale(locale.LC_ALL), lambda locale, value: locale.setlocale(locale.LC_ALL, value)),
+GLOBAL_SETTINGS = (
+    GlobalSetting("pandas", _options, _set_options),
+    GlobalSetting("decimal", _precision, _set_precision),
+    GlobalSetting("socket", lambda socket: socket.getdefaulttimeout(), lambda socket, value: socket.setdefaulttimeout(value)),
+    GlobalSetting("gc", lambda gc: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), lambda gc, value: _set_collector(*value)),
+    GlobalSetting("locale", lambda locale: locale.setlocale(locale.LC_ALL), lambda locale, value: locale.setlocale(locale.LC_ALL, value)),
     _attribute("multiprocessing.context", "_default_context._actual_context", None),  # The value is None before its first use.
     *(_attribute("sys", name) for name in ("excepthook", "displayhook", "breakpointhook", "unraisablehook")),
     _attribute("threading", "excepthook"),
-    Knob("sys", lambda sys: sys.get_int_max_str_digits(), lambda sys, value: sys.set_int_max_str_digits(value)),
-    Knob("threading", _stack_size, lambda threading, value: threading.stack_size(value)),
-    Knob("csv", lambda csv: csv.field_size_limit(), lambda csv, value: csv.field_size_limit(value), 1 << 17),
+    GlobalSetting("sys", lambda sys: sys.get_int_max_str_digits(), lambda sys, value: sys.set_int_max_str_digits(value)),
+    GlobalSetting("threading", _stack_size, lambda threading, value: threading.stack_size(value)),
+    GlobalSetting("csv", lambda csv: csv.field_size_limit(), lambda csv, value: csv.field_size_limit(value), 1 << 17),
     _attribute("tempfile", "tempdir", None),
     _attribute("asyncio.events", "_event_loop_policy", None),
     _attribute("ssl", "_create_default_https_context"),
     _attribute("urllib.request", "_opener", None),
     _attribute("logging", "raiseExceptions"),
     _attribute("logging", "_warnings_showwarning"),  # `captureWarnings` stores the function that it replaces in this attribute.
-    Knob("logging", lambda logging: logging.getLogRecordFactory(), lambda logging, value: logging.setLogRecordFactory(value)),
-    Knob(
+    GlobalSetting("logging", lambda logging: logging.getLogRecordFactory(), lambda logging, value: logging.setLogRecordFactory(value)),
+    GlobalSetting(
         "torch",
         lambda torch: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
         lambda torch, value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
         (False, False),
     ),
-    Knob(
+    GlobalSetting(
         "torch", lambda torch: str(torch.get_default_dtype()), lambda torch, v: torch.set_default_dtype(_dtype(torch, v)), "torch.float32"
     ),
-    Knob("torch", lambda torch: str(torch.get_default_device()), lambda torch, value: torch.set_default_device(value), "cpu"),
-    Knob("torch", lambda torch: torch.is_grad_enabled(), lambda torch, value: torch.set_grad_enabled(value), True),
-    Knob("torch", lambda torch: torch.is_anomaly_enabled(), lambda torch, value: torch.autograd.set_detect_anomaly(value), False),
-    Knob(
+    GlobalSetting("torch", lambda torch: str(torch.get_default_device()), lambda torch, value: torch.set_default_device(value), "cpu"),
+    GlobalSetting("torch", lambda torch: torch.is_grad_enabled(), lambda torch, value: torch.set_grad_enabled(value), True),
+    GlobalSetting("torch", lambda torch: torch.is_anomaly_enabled(), lambda torch, value: torch.autograd.set_detect_anomaly(value), False),
+    GlobalSetting(
         "torch",
         lambda torch: torch.get_float32_matmul_precision(),
         lambda torch, value: torch.set_float32_matmul_precision(value),
@@ -187,14 +187,16 @@ KNOBS = (
     _attribute("torch", "backends.cudnn.deterministic", False),
     _attribute("torch", "backends.cudnn.enabled", True),
     _attribute("torch", "backends.cudnn.allow_tf32", True),
-    Knob("numpy", lambda numpy: numpy.geterr(), lambda numpy, value: numpy.seterr(**value)),
-    Knob("numpy", lambda numpy: numpy.get_printoptions(), lambda numpy, value: numpy.set_printoptions(**value)),
-    Knob("matplotlib", lambda m: _plots(m.rcParams), lambda m, value: dict.update(m.rcParams, value or _plots(m.rcParamsOrig)), {}),
-    Knob("pyarrow", lambda pyarrow: pyarrow.cpu_count(), lambda pyarrow, value: pyarrow.set_cpu_count(value)),
-    Knob("pyarrow", lambda pyarrow: pyarrow.io_thread_count(), lambda pyarrow, value: pyarrow.set_io_thread_count(value)),
-    Knob("threadpoolctl", _pool_sizes, _set_pool_sizes),
-    Knob("xgboost", lambda xgboost: xgboost.get_config(), lambda xgboost, value: xgboost.set_config(**value), {"verbosity": 1}),
-    Knob("sklearn", lambda sklearn: sklearn.get_config(), lambda sklearn, value: sklearn.set_config(**value)),
+    GlobalSetting("numpy", lambda numpy: numpy.geterr(), lambda numpy, value: numpy.seterr(**value)),
+    GlobalSetting("numpy", lambda numpy: numpy.get_printoptions(), lambda numpy, value: numpy.set_printoptions(**value)),
+    GlobalSetting(
+        "matplotlib", lambda m: _plots(m.rcParams), lambda m, value: dict.update(m.rcParams, value or _plots(m.rcParamsOrig)), {}
+    ),
+    GlobalSetting("pyarrow", lambda pyarrow: pyarrow.cpu_count(), lambda pyarrow, value: pyarrow.set_cpu_count(value)),
+    GlobalSetting("pyarrow", lambda pyarrow: pyarrow.io_thread_count(), lambda pyarrow, value: pyarrow.set_io_thread_count(value)),
+    GlobalSetting("threadpoolctl", _pool_sizes, _set_pool_sizes),
+    GlobalSetting("xgboost", lambda xgboost: xgboost.get_config(), lambda xgboost, value: xgboost.set_config(**value), {"verbosity": 1}),
+    GlobalSetting("sklearn", lambda sklearn: sklearn.get_config(), lambda sklearn, value: sklearn.set_config(**value)),
 )
 
 
@@ -209,8 +211,8 @@ def _dtype(torch: Any, name: str) -> Any:
 
 
 @dataclass
-class Left:
-    """State that a trial has left in the process. `isolated` sets the attributes when the trial has ended.
+class ResetResult:
+    """Result of resetting a process after a trial. `isolated` sets the attributes when the trial has ended.
 
     Attributes:
         threads: Threads that the trial started and that are still running.
@@ -222,7 +224,7 @@ class Left:
 
 
 @contextlib.contextmanager
-def isolated(mark: str = "") -> Iterator[Left]:
+def isolated(mark: str = "") -> Iterator[ResetResult]:
     """Run a trial in the block, then reset the process to its state before the trial.
 
     Args:
@@ -230,10 +232,10 @@ def isolated(mark: str = "") -> Iterator[Left]:
             killed; see `sweeps.execution.child_processes`. With "", these processes stay alive.
 
     Yields:
-        The `Left` of this trial. Its attributes are set after the block.
+        The result of the reset. Its attributes are set after the block.
     """
     processes = psutil.pids() if mark else []
-    left, running = Left(), set(threading.enumerate())
+    reset, running = ResetResult(), set(threading.enumerate())
     bounds, scheduling = (sys.getrecursionlimit(), sys.getswitchinterval()), _scheduling_of_threads()
     environment, folder, path, arguments = dict(os.environ), _working_directory(), list(sys.path), list(sys.argv)
     mask, limits, known, watching = _umask(), _limits(), dict(vars(builtins)), (sys.gettrace(), sys.getprofile())
@@ -244,11 +246,11 @@ def isolated(mark: str = "") -> Iterator[Left]:
     timers = {timer: signal.getitimer(timer) for timer in TIMERS} if main else {}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     streams, silenced = (sys.stdin, sys.stdout, sys.stderr), logging.root.manager.disable
-    knobs = [(knob, knob.value()) for knob in KNOBS]
+    settings = [(setting, setting.value()) for setting in GLOBAL_SETTINGS]
     if mark:
         os.environ[child_processes.MARK] = mark
     try:
-        yield left
+        yield reset
     finally:
         _put_back_builtins(known)  # First, because the code below needs the builtins.
         _put_back_functions(functions, modules)
@@ -261,12 +263,12 @@ def isolated(mark: str = "") -> Iterator[Left]:
         if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # Before the handlers, so that the loop handles pending signals.
             with contextlib.suppress(Exception):
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        left.threads = leaked_threads.started_since(running)
+        reset.threads = leaked_threads.started_since(running)
         why = (
             *(_restore_scheduling(scheduling), _put_back_limits(limits), _put_back_handlers(handlers)),
-            *(_closed(streams), _joined_cluster(), leaked_threads.describe_first(left.threads)),
+            *(_closed(streams), _joined_cluster(), leaked_threads.describe_first(reset.threads)),
         )
-        left.broken = next(filter(None, why), None)
+        reset.broken = next(filter(None, why), None)
         with contextlib.suppress(RecursionError):  # The stack may be deeper than the old limit now.
             sys.setrecursionlimit(bounds[0])
         sys.setswitchinterval(bounds[1])
@@ -281,11 +283,11 @@ def isolated(mark: str = "") -> Iterator[Left]:
         os.umask(mask)
         sys.path[:], sys.argv[:] = path, arguments
         warnings.filters[:] = filters  # type: ignore[index]
-        for knob, value in knobs:
-            if value is not _UNKNOWN and (module := sys.modules.get(knob.module)) is not None:
+        for setting, value in settings:
+            if value is not _UNKNOWN and (module := sys.modules.get(setting.module)) is not None:
                 with contextlib.suppress(Exception):  # This build of the module lacks the setting.
-                    if knob.get(module) != value:
-                        knob.put(module, value)
+                    if setting.get(module) != value:
+                        setting.set(module, value)
         _put_back_loggers(loggers)
         if mark:
             child_processes.end(mark, processes)

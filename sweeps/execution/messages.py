@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.core.trial import LOST, Checkpoint, GangSize, Report, State, Trial
+from sweeps.core.trial import LOST, Checkpoint, GangSizePeriod, Report, State, Trial
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Past:
+class ResumeState:
     """Recorded state of a trial that is being resumed.
 
     Attributes:
@@ -117,7 +117,7 @@ class Past:
     best: Checkpoint | None = None
     seconds: float = 0.0
     worker_seconds: float = 0.0
-    sizes: tuple[GangSize, ...] = ()
+    sizes: tuple[GangSizePeriod, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class Progress:
     attempts: int = 1
     seconds: float = 0.0
     worker_seconds: float = 0.0
-    sizes: tuple[GangSize, ...] = ()
+    sizes: tuple[GangSizePeriod, ...] = ()
 
 
 class Stage(enum.Enum):

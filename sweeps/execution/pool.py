@@ -1,7 +1,7 @@
 """The pool: an actor that owns all workers, runs each trial on a gang, and passes messages between the driver and the ranks.
 
 Ray restarts the pool if its process is lost. The workers die with the pool, because Ray ends all actors that a dead process has started.
-The driver then sends the recorded state of each running trial (`Past`), and the trials continue from their checkpoints.
+The driver then sends the recorded state of each running trial (`ResumeState`), and the trials continue from their checkpoints.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import ray
 
 from sweeps.core import exit_causes
 from sweeps.core.resources import Shape
-from sweeps.core.trial import GangSize, State, Trial
+from sweeps.core.trial import GangSizePeriod, State, Trial
 from sweeps.execution.background import Background
-from sweeps.execution.data_requests import Fits
+from sweeps.execution.data_requests import DataRequests
 from sweeps.execution.gates import STOP
 from sweeps.execution.memory_guard import MONITOR, Guard
-from sweeps.execution.messages import Job, Labels, Past, Progress, RankUpdate, Silence, Stage, Usage
+from sweeps.execution.messages import Job, Labels, Progress, RankUpdate, ResumeState, Silence, Stage, Usage
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.trial_progress import TrialProgress
@@ -65,12 +65,12 @@ class _Pool:
         self.job = job
         self.spawn = Background()
         self.workers = WorkerPool(job, resources, parked, self.spawn, limit)
-        self.fits = Fits(self.workers, self.spawn)
+        self.data_requests = DataRequests(self.workers, self.spawn)
         self.trials: dict[str, RunningTrial] = {}
         self.stopping: State | None = None
         self.guard = Guard()
         files = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
-        self.driver = TrialDriver(job, max_failures, self.workers, self.fits, self.spawn, files, self._kills_for_memory)
+        self.driver = TrialDriver(job, max_failures, self.workers, self.data_requests, self.spawn, files, self._kills_for_memory)
         self.spawn(self.workers.watch())
 
     def _kills_for_memory(self) -> int:
@@ -93,7 +93,7 @@ class _Pool:
             reload: Arguments with which a new process of the data actor reads the same data again. None if the space names no data.
         """
         self.driver.labels = labels
-        self.fits.configure(data_actor, reload)
+        self.data_requests.configure(data_actor, reload)
         if os.environ.get(MONITOR) == "0":
             self.spawn(self.guard.watch())
 
@@ -103,7 +103,7 @@ class _Pool:
         Raises:
             InputError: The process that held the data has died, and the data has changed since the sweep began.
         """
-        raise await asyncio.shield(self.fits.refused)
+        raise await asyncio.shield(self.data_requests.refused)
 
     # ---- methods for the driver
 
@@ -117,28 +117,28 @@ class _Pool:
         Raises:
             InputError: A chain cannot be fitted. If several chains cannot be fitted, the error is about the first of them.
         """
-        await self.fits.fit_before_trials(fits, warm)
+        await self.data_requests.fit_before_trials(fits, warm)
 
     async def set_all_started(self, all_started: bool) -> None:
         """Set whether the driver has started all trials of the sweep. If so, elastic trials grow when resources are free."""
         self.driver.elastic.all_started = all_started
 
-    async def start(self, trial: Trial, folder: str, past: Past | None = None, replay: Sequence[GangSize] = ()) -> None:
+    async def start(self, trial: Trial, folder: str, resume_from: ResumeState | None = None, replay: Sequence[GangSizePeriod] = ()) -> None:
         """Start or continue a trial.
 
         Args:
             trial: The trial.
             folder: Folder for the trial's checkpoints and logs.
-            past: Recorded state of a trial that continues; None for a new trial.
+            resume_from: Recorded state of a trial that continues; None for a new trial.
             replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at the same steps; () to let the pool
                 choose the numbers.
         """
         metric = None if self.job.keep_last else self.job.metric
         progress = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
         running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay)
-        if past is not None:
-            progress.recall(past)
-            running.seconds, running.worker_seconds = past.seconds, past.worker_seconds
+        if resume_from is not None:
+            progress.restore(resume_from)
+            running.seconds, running.worker_seconds = resume_from.seconds, resume_from.worker_seconds
         if self.stopping is not None:
             running.finish(self.stopping)
         else:
@@ -165,18 +165,18 @@ class _Pool:
             running.yields = continues and step in self.job.milestones and self.workers.has_queue
             running.decide(step, continues and not running.yields)
 
-    async def renew(self, trial: Trial, step: int, past: Past) -> None:
+    async def renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:
         """Give new parameters to a trial that waits at a perturbation step, and continue the trial in a new attempt.
 
         Args:
             trial: The trial with its new parameters.
             step: The perturbation step. The call is ignored if the trial does not wait at this step.
-            past: State to continue from. It contains the checkpoint.
+            resume_from: State to continue from. It contains the checkpoint.
         """
         running = self.trials.get(trial.id)
         if running is not None and running.awaits(step):
             running.trial, running.yields = trial, True
-            running.progress.recall(past)
+            running.progress.restore(resume_from)
             running.decide(step, False)
 
     async def forget(self, trial_id: str) -> None:
@@ -218,7 +218,7 @@ class _Pool:
         silent = {name: "\n".join(map(str, running.silent.values())) for name, running in active.items() if running.silent}
         waiting = {name: running.trial.shape for name, running in active.items() if running.stage is Stage.WAITING}
         missing = {name: text for name, shape in waiting.items() if (text := self.workers.what_is_missing(shape)) is not None}
-        return Usage(self.workers.total, busy, idle, self.fits.count, stages, seconds, silent, missing)
+        return Usage(self.workers.total, busy, idle, self.data_requests.fits, stages, seconds, silent, missing)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
         """End all trials and close all workers. Kill workers that take longer than `timeout` seconds."""

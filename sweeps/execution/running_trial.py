@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweeps.core.resources import Shape
-from sweeps.core.trial import GangSize, State, Trial
+from sweeps.core.trial import GangSizePeriod, State, Trial
 from sweeps.execution.gates import Gates
 from sweeps.execution.messages import Silence, Stage
 from sweeps.execution.pool_worker import Worker
@@ -51,7 +51,7 @@ class RunningTrial:
         changed: Event that is set when there may be progress for the driver.
     """
 
-    def __init__(self, trial: Trial, folder: str, progress: TrialProgress, replay: Sequence[GangSize] = ()):
+    def __init__(self, trial: Trial, folder: str, progress: TrialProgress, replay: Sequence[GangSizePeriod] = ()):
         self.trial, self.folder, self.progress = trial, folder, progress
         self.stage = Stage.PREPARING
         self.decisions: dict[int, asyncio.Future[bool]] = {}

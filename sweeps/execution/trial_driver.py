@@ -21,7 +21,7 @@ from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import LOST, State
 from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
-from sweeps.execution.data_requests import Fits, is_data_loss
+from sweeps.execution.data_requests import DataRequests, is_data_loss
 from sweeps.execution.elastic import ElasticGangs
 from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
@@ -48,7 +48,7 @@ class TrialDriver:
         job: Settings that all trials share.
         max_failures: Largest number of failed attempts with which a trial is still retried (`limits.max_failures`).
         workers: The worker pool.
-        fits: Futures of the prepared data of trials.
+        data_requests: Futures of the prepared data of trials.
         spawn: Runs a coroutine in the background.
         files: Threads that list and delete checkpoints.
         kills_for_memory: Function that returns how many processes were killed for lack of memory on this machine up to now.
@@ -63,12 +63,12 @@ class TrialDriver:
         job: Job,
         max_failures: int,
         workers: WorkerPool,
-        fits: Fits,
+        data_requests: DataRequests,
         spawn: Background,
         files: ThreadPoolExecutor,
         kills_for_memory: Callable[[], int],
     ):
-        self.job, self.max_failures, self.workers, self.fits = job, max_failures, workers, fits
+        self.job, self.max_failures, self.workers, self.data_requests = job, max_failures, workers, data_requests
         self.spawn, self.files, self._kills_for_memory = spawn, files, kills_for_memory
         self.labels = Labels()
         self.elastic = ElasticGangs(workers)
@@ -82,7 +82,7 @@ class TrialDriver:
             while running.progress.state is None and not running.stopped:
                 running.stage = Stage.PREPARING
                 self.elastic.without_workers.add(running.trial.id)
-                fit = self.fits.of(running.trial.data, running.trial.preprocessor)
+                fit = self.data_requests.request(running.trial.data, running.trial.preprocessor)
                 if not fit.done():  # The fit needs a CPU, and the workers of an elastic trial may hold all of them.
                     workers, running.kept = running.kept, []
                     self.workers.give_back(workers)
@@ -205,7 +205,7 @@ class TrialDriver:
 
         Return the loss of the data as the result of the attempt.
         """
-        self.fits.forget(prepared)
+        self.data_requests.forget(prepared)
         for worker in gang.workers:
             worker.cached = tuple(entry for entry in worker.cached if not entry[0].startswith(f"{prepared['key']}|"))
         return WorkerLost("the process that had prepared the data has died", blameless=True)

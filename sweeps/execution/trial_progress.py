@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.core.checkpoint_files import newest_checkpoints
-from sweeps.core.trial import Checkpoint, GangSize, Report, State
-from sweeps.execution.messages import Past, Progress, RankUpdate
+from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State
+from sweeps.execution.messages import Progress, RankUpdate, ResumeState
 
 # Step that is recorded for a rank that has ended. It is above every real step, so no checkpoint waits for the rank.
 ENDED = 10**12
@@ -53,7 +53,7 @@ class TrialProgress:
     error: str | None = None
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
-    sizes: tuple[GangSize, ...] = ()
+    sizes: tuple[GangSizePeriod, ...] = ()
     _stored: dict[str, None] = field(default_factory=dict)  # Paths of the complete checkpoints on disk. The latest checkpoint is last.
     _named: set[str] = field(default_factory=set)  # Paths of the checkpoints that the driver's record may name.
     _named_next: set[str] = field(default_factory=set)  # Paths that the record names after the driver stores the last progress.
@@ -66,16 +66,16 @@ class TrialProgress:
     _undelivered: list[Report] = field(default_factory=list)
     _fresh: bool = False
     _delivered_rung: int | None = None
-    _recalled: bool = False  # The folder may have more checkpoints than the record names.
+    _restored: bool = False  # The folder may have more checkpoints than the record names.
 
-    def recall(self, past: Past) -> None:
+    def restore(self, recorded: ResumeState) -> None:
         """Restore the recorded state of a trial, which then continues from its checkpoint."""
-        self.attempt, self.checkpoint, self.best = past.attempts, past.checkpoint, past.best
+        self.attempt, self.checkpoint, self.best = recorded.attempts, recorded.checkpoint, recorded.best
         self._stored = {c.path: None for c in (self.best, self.checkpoint) if c}
         self._named, self._named_next = set(self._stored), set(self._stored)
-        self._recalled = True
-        self._values = dict(past.curve)
-        self.sizes = past.sizes or self.sizes
+        self._restored = True
+        self._values = dict(recorded.curve)
+        self.sizes = recorded.sizes or self.sizes
         self._latest_step = max(self._values, default=0)
 
     def begin(self, workers: int | None = None) -> int:
@@ -89,24 +89,24 @@ class TrialProgress:
             self.workers = workers
             if not self.sizes or self.sizes[-1].workers != workers:
                 step = self.checkpoint.step if self.checkpoint is not None else 0
-                self.sizes += (GangSize(step, workers, self._latest_step, time.time()),)
+                self.sizes += (GangSizePeriod(step, workers, self._latest_step, time.time()),)
         self._steps, self._failed, self._parts = {}, {}, {}
         return self.attempt
 
     def checkpoints_to_delete(self, existing: Iterable[str]) -> list[str]:
         """Return the paths of the checkpoints to delete before another attempt: checkpoints that are incomplete or no longer needed.
 
-        After `recall`, the first call also finds the latest complete checkpoints among `existing`, and keeps them. This is necessary
+        After `restore`, the first call also finds the latest complete checkpoints among `existing`, and keeps them. This is necessary
         because the driver's record names only the latest one and the best one.
 
         Args:
             existing: Paths of all checkpoints in the trial's folder.
         """
         paths = {Path(path).name: path for path in existing}
-        if self._recalled and self.checkpoint is not None:
+        if self._restored and self.checkpoint is not None:
             latest = [paths[name] for name in reversed(newest_checkpoints(paths, Path(self.checkpoint.path).name, self.keep_latest))]
             self._stored = dict.fromkeys([*(path for path in self._stored if path not in latest), *latest])
-            self._recalled = False
+            self._restored = False
         return [path for path in paths.values() if path not in self.kept]
 
     def record_update(self, attempt: int, update: RankUpdate, ended: bool = False, failed: bool = False) -> bool:

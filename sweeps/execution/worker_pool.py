@@ -119,7 +119,7 @@ class WorkerPool:
                 case _:
                     return
 
-    async def reserve(self, shape: Shape, key: str | None = None, again: bool = False) -> list[Worker]:
+    async def reserve(self, shape: Shape, key: str | None = None, is_retry: bool = False) -> list[Worker]:
         """Reserve the workers of a trial, and return them. Some of the workers may still be starting.
 
         If the cluster lacks resources now, the trial waits in the queue.
@@ -127,13 +127,13 @@ class WorkerPool:
         Args:
             shape: Shape of the trial.
             key: Key of the trial's prepared data; workers that cache this data are preferred. With None, no worker is preferred.
-            again: Whether an earlier attempt of the trial has failed. Such trials are served first.
+            is_retry: Whether an earlier attempt of the trial has failed. Such trials are served first.
 
         Raises:
             CannotStart: The shape does not fit even on the empty cluster. On a cluster that may get new nodes, the error is raised only
                 after `FITS_WITHIN` seconds.
         """
-        workers: list[Worker] = await self._wait_for(Request(next(self._count), shape.total, shape, key, again=again))
+        workers: list[Worker] = await self._wait_for(Request(next(self._count), shape.total, shape, key, is_retry=is_retry))
         return workers
 
     async def form(self, workers: Sequence[Worker], shape: Shape) -> Gang:
@@ -164,7 +164,7 @@ class WorkerPool:
         """
         return shape.sizes[-1] if self._fixed is None else allocation.largest_gang(shape, self._cluster())
 
-    def grow(self, shape: Shape, members: Sequence[Worker], left: bool, reserve: bool) -> list[Worker] | None:
+    def grow(self, shape: Shape, members: Sequence[Worker], trials_pending: bool, reserve: bool) -> list[Worker] | None:
         """Reserve additional workers for an elastic gang, if resources are free.
 
         If not enough workers are idle, start workers and reserve none. The gang can then grow at a later step, when all have started.
@@ -172,8 +172,8 @@ class WorkerPool:
         Args:
             shape: Shape of the trial.
             members: Workers of the gang.
-            left: True if the sweep will start more trials, or if a started trial has not asked for workers yet. The gang then does not
-                grow.
+            trials_pending: True if the sweep will start more trials, or if a started trial has not asked for workers yet. The gang then
+                does not grow.
             reserve: Whether to reserve workers. If False, workers are only started, for a later call.
 
         Returns:
@@ -181,7 +181,7 @@ class WorkerPool:
             step. None if the gang cannot grow now, because a trial may need the resources or none are free.
         """
         nodes = {worker.node for worker in members}
-        wanted = allocation.growth(self._cluster(), [request for request, _, _ in self._queue], shape, len(members), nodes, left)
+        wanted = allocation.growth(self._cluster(), [request for request, _, _ in self._queue], shape, len(members), nodes, trials_pending)
         if wanted is None:
             return None
         joining = [self.workers[name] for name in wanted.workers]
@@ -390,10 +390,10 @@ class WorkerPool:
         Workers that do not leave the gang within `DISBAND_WITHIN` seconds are killed.
         """
         if gang.disbanding is None:
-            gang.disbanding = self.spawn(self._take_apart(gang))
+            gang.disbanding = self.spawn(self._leave_gang(gang))
         await asyncio.shield(gang.disbanding)
 
-    async def _take_apart(self, gang: Gang) -> None:
+    async def _leave_gang(self, gang: Gang) -> None:
         alive = [one for one in gang.workers if one.lost is None]
         clean = gang.connected and not gang.broken and len(alive) == len(gang.workers)
         if clean:

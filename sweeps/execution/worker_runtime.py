@@ -181,7 +181,7 @@ class WorkerRuntime:
         self._log = trial_logs.log_of(assignment.folder, ranks.rank)
         try:
             with trial_logs.into(self._log, title) as say:
-                ended, left = self._run_isolated(session, assignment, is_first)
+                ended, reset = self._run_isolated(session, assignment, is_first)
                 say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
         finally:
             self.session = self._log = None
@@ -189,7 +189,7 @@ class WorkerRuntime:
             isolation.settle()
         use = isolation.process_use()
         self._first_use = self._first_use or use
-        broken = left.broken or isolation.excess_growth(self._first_use, use)
+        broken = reset.broken or isolation.excess_growth(self._first_use, use)
         return replace(ended, update=session.unacknowledged(), broken=broken, disconnected=membership.lost_its_group())
 
     def _keep_caches(self, assignment: Assignment) -> None:
@@ -199,7 +199,7 @@ class WorkerRuntime:
             self._caches[assignment.data_key] = DatasetCache(assignment.data)
         assert assignment.data_key in self._caches, "the pool takes data as cached that it has not sent"
 
-    def _run_isolated(self, session: TrialSession, assignment: Assignment, is_first: bool) -> tuple[Ended, isolation.Left]:
+    def _run_isolated(self, session: TrialSession, assignment: Assignment, is_first: bool) -> tuple[Ended, isolation.ResetResult]:
         limit = self.job.trial_timeout
         seconds = None if limit is None else max(0.1, limit - assignment.seconds)
         if is_first:
@@ -208,10 +208,10 @@ class WorkerRuntime:
         mark = f"{assignment.folder}/{assignment.ranks.rank}"
         if assignment.attempt > 1:
             child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
-        with isolation.isolated(mark) as left, _stacks_after(seconds):
+        with isolation.isolated(mark) as reset, _stacks_after(seconds):
             ended = replace(run_loop(session, current), reports=session.reports)
-        self._leaked.update(left.threads)
-        return ended, left
+        self._leaked.update(reset.threads)
+        return ended, reset
 
     def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
         """Import the module of the training loop before the worker's first trial. The trial's time does not include this import.

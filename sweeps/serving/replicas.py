@@ -161,7 +161,7 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
     import ray
 
     if address:
-        cluster.reach(address)
+        cluster.check_reachable(address)
         cluster.join(address, cluster.own_code())
     else:
         ray.init(address="local", num_cpus=replicas, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

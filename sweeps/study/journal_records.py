@@ -139,7 +139,7 @@ class RecordedPerturbation(_Model):
 
 
 class RecordedSize(_Model, extra="forbid"):
-    """A number of workers of an elastic trial; see `sweeps.core.trial.GangSize`."""
+    """A number of workers of an elastic trial; see `sweeps.core.trial.GangSizePeriod`."""
 
     step: Count
     workers: Workers

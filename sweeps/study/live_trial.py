@@ -10,7 +10,7 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Checkpoint, GangSize, Report, Trial
+from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Trial
 from sweeps.study import record
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Perturbation
@@ -36,7 +36,7 @@ class ProgressUpdate:
     attempts: int = 1
     seconds: float = 0.0
     worker_seconds: float = 0.0
-    sizes: tuple[GangSize, ...] = ()
+    sizes: tuple[GangSizePeriod, ...] = ()
 
 
 class LiveTrial:
@@ -70,7 +70,7 @@ class LiveTrial:
         self.checkpoint: Checkpoint | None = None
         self.best: Checkpoint | None = None
         self.attempts, self.seconds, self.worker_seconds, self.chunks = 0, 0.0, 0.0, 0
-        self.sizes: tuple[GangSize, ...] = ()
+        self.sizes: tuple[GangSizePeriod, ...] = ()
         self.ended = False
 
     @classmethod

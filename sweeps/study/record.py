@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial
 from sweeps.core.resources import costs
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Checkpoint, GangSize, Report, Result, State, Trial, format_trial_id
+from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Result, State, Trial, format_trial_id
 from sweeps.space.section_models import Repeats
 from sweeps.study import storage
 from sweeps.study.objectives import Objectives
@@ -115,7 +115,7 @@ class TrialRecord:
     origin: int | None = None
     lineage: tuple[Perturbation, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
-    sizes: tuple[GangSize, ...] = ()
+    sizes: tuple[GangSizePeriod, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `sweeps show --json` prints for the trial."""
@@ -358,9 +358,9 @@ def worker_seconds_of(t: FrozenTrial) -> float:
     return float(last.get(WORKER_SECONDS, 0.0) if isinstance(number, dict) else last.get("seconds", 0.0) * number)
 
 
-def sizes_of(t: FrozenTrial) -> tuple[GangSize, ...]:
+def sizes_of(t: FrozenTrial) -> tuple[GangSizePeriod, ...]:
     """Return all numbers of workers that an elastic trial has had; () for other trials."""
-    return tuple(GangSize(**size) for size in latest_progress(t).get(SIZES, ()))
+    return tuple(GangSizePeriod(**size) for size in latest_progress(t).get(SIZES, ()))
 
 
 def result_of(t: FrozenTrial, objectives: Objectives) -> Result:

@@ -95,7 +95,7 @@ class RecordedTrials:
 
         If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each perturbation is yielded as one of the trial's
         reports; see `Perturbation.metrics`. Each number of workers of an elastic trial is also yielded as one of the reports; see
-        `GangSize.metrics`.
+        `GangSizePeriod.metrics`.
 
         Args:
             skip: Numbers of the trials to skip.

@@ -14,8 +14,8 @@ import pytest
 from sweeps.controller.commands import FOLDER, Command, Enqueue, Pause, Resume, Stop, send
 from sweeps.controller.controller import MAX_POOL_DEATHS, SweepController
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.trial import Action, Checkpoint, GangSize, Report, State
-from sweeps.execution.messages import Past, Progress, Usage
+from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, State
+from sweeps.execution.messages import Progress, ResumeState, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import Journal
@@ -29,8 +29,8 @@ class Pool(Deaf):
     """Keeps what it is told of trials."""
 
     def __init__(self) -> None:
-        self.started: list[Past | None] = []
-        self.start = SimpleNamespace(remote=lambda trial, folder, past=None: self.started.append(past))
+        self.started: list[ResumeState | None] = []
+        self.start = SimpleNamespace(remote=lambda trial, folder, resume_from=None: self.started.append(resume_from))
 
 
 class Monitor:
@@ -83,11 +83,11 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_spac
     assert name is not None
     first.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), attempts=3))  # two gangs were lost under it
     going, pool = controller(space, tmp_path)
-    assert going.start_trial() == name and pool.started[-1] == Past(3, ((1, 0.5),))
+    assert going.start_trial() == name and pool.started[-1] == ResumeState(3, ((1, 0.5),))
     going.on_trial_progress(name, Progress((Report(2, {"loss": 0.4}, 2.0),), attempts=4))
     going._monitor = Monitor(restarted=True)
     going.poll()
-    assert pool.started[-1] == Past(4, ((1, 0.5), (2, 0.4)))
+    assert pool.started[-1] == ResumeState(4, ((1, 0.5), (2, 0.4)))
 
 
 def test_a_pool_that_dies_again_and_again_ends_the_sweep_and_its_trials_stay_resumable(make_space, tmp_path):
@@ -314,7 +314,7 @@ def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make
     going.trackers.publish = events.append  # type: ignore[method-assign]
     name = going.start_trial()
     assert name is not None
-    three, two = GangSize(0, 3, 0, 1.0), GangSize(2, 2, 3, 2.0)
+    three, two = GangSizePeriod(0, 3, 0, 1.0), GangSizePeriod(2, 2, 3, 2.0)
     going.on_trial_progress(name, news(1, 0.5, sizes=(three,), seconds=10.0, worker_seconds=30.0))
     going.on_trial_progress(name, news(4, 0.4, sizes=(three, two), seconds=20.0, worker_seconds=50.0))
     going.on_trial_progress(name, news(5, 0.4, sizes=(three, two), seconds=30.0, worker_seconds=70.0))
@@ -324,9 +324,9 @@ def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make
         (2, 2, {"scaling.num_workers": 2.0}, 2.0),
     ]
     again, pool = controller(space, tmp_path)
-    past = again.start_trial() and pool.started[-1]
-    assert past is not None and (past.sizes, past.worker_seconds, past.seconds) == ((three, two), 70.0, 30.0)
-    again.on_trial_progress(name, Progress(state=State.COMPLETE, sizes=past.sizes, seconds=40.0, worker_seconds=90.0))
+    resume_from = again.start_trial() and pool.started[-1]
+    assert resume_from is not None and (resume_from.sizes, resume_from.worker_seconds, resume_from.seconds) == ((three, two), 70.0, 30.0)
+    again.on_trial_progress(name, Progress(state=State.COMPLETE, sizes=resume_from.sizes, seconds=40.0, worker_seconds=90.0))
     study = record.read(tmp_path)
     assert study is not None
     trial = study.trials[0]

@@ -71,7 +71,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     files = {path: path.stat().st_mtime_ns for path in before.dir.rglob("*") if path.is_file() and "trials" not in path.parts}
     with monkeypatch.context() as patch:
-        patch.setattr("sweeps.execution.cluster.ray_for", None)  # neither Ray nor the data is wanted
+        patch.setattr("sweeps.execution.cluster.ray_connection", None)  # neither Ray nor the data is wanted
         after = sweeps.resume(before.dir, tracking_uri=uri)
     changed = {path.name for path, at in files.items() if path.stat().st_mtime_ns != at}
     assert changed <= {"result.json", "sweep.log", "lock", "study.journal"} and after.mlflow["tracking_uri"] == uri

@@ -81,14 +81,14 @@ def _start(name: str, events: list[str]) -> FakeHandle:
 
 def use_cluster(monkeypatch: pytest.MonkeyPatch, events: list[str], ours: bool, cpus: float = 2.0) -> None:
     @contextlib.contextmanager
-    def ray_for(space: Space, folder: Path, roots: Any, address: Any, share: Any) -> Iterator[Any]:
+    def ray_connection(space: Space, folder: Path, roots: Any, address: Any, share: Any) -> Iterator[Any]:
         events.append("start Ray")
         try:
-            yield session.cluster.Joined(ours, (), ({"CPU": cpus},), {"CPU": cpus})
+            yield session.cluster.RayConnection(ours, (), ({"CPU": cpus},), {"CPU": cpus})
         finally:
             events.append("stop Ray")
 
-    monkeypatch.setattr(session.cluster, "ray_for", ray_for)
+    monkeypatch.setattr(session.cluster, "ray_connection", ray_connection)
 
 
 @pytest.fixture

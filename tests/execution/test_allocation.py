@@ -126,7 +126,7 @@ def test_a_small_trial_overtakes_a_large_one_once():
     queue = served([large, small, request(3, 1)], small)
     assert [r.id for r in queue] == [0, 3] and [r.overtaken for r in queue] == [True, False]
     assert decide(cluster, queue) == Wait()
-    assert decide(cluster, [replace(large, again=True), small]) == Wait(), "a trial that was started before is not overtaken"
+    assert decide(cluster, [replace(large, is_retry=True), small]) == Wait(), "a trial that was started before is not overtaken"
     assert decide(cluster, [large, fit]) == Wait(), "a fit does not overtake"
 
 
@@ -195,12 +195,12 @@ def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need():
 def test_a_gang_grows_only_if_no_other_trial_needs_the_resources():
     shape_ = Shape(1, CPU, most=3)
     cluster = Cluster(TWO_NODES, [busy("w1", "b"), idle("w2", "a"), idle("w3", "b")])
-    assert growth(cluster, [], shape_, 1, {"b"}, left=False).workers == ("w3", "w2"), "first on its own node"
-    assert growth(cluster, [], shape_, 2, {"b"}, left=False).workers == ("w3",)
-    assert growth(cluster, [], shape_, 3, {"b"}, left=False) is None
-    assert growth(cluster, [], shape_, 1, {"b"}, left=True) is None
-    assert growth(cluster, [request(0, 4)], shape_, 1, {"b"}, left=False) is None
-    assert growth(Cluster({"a": {"CPU": 1.0}}, [busy("w1")]), [], shape_, 1, {"a"}, left=False) is None
+    assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=False).workers == ("w3", "w2"), "first on its own node"
+    assert growth(cluster, [], shape_, 2, {"b"}, trials_pending=False).workers == ("w3",)
+    assert growth(cluster, [], shape_, 3, {"b"}, trials_pending=False) is None
+    assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=True) is None
+    assert growth(cluster, [request(0, 4)], shape_, 1, {"b"}, trials_pending=False) is None
+    assert growth(Cluster({"a": {"CPU": 1.0}}, [busy("w1")]), [], shape_, 1, {"a"}, trials_pending=False) is None
 
 
 ELASTIC = [Shape(1, CPU, most=4), Shape(2, CPU, most=3), Shape(1, (("CPU", 1.0), ("GPU", 0.5)), most=2)]
@@ -270,7 +270,7 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
                 workers[action.worker] = replace(workers[action.worker], phase=Phase.CLOSING)
                 continue
             large = [r for r in queue[: queue.index(action.request)] if fits_somewhere(r.need)]
-            assert not any(r.overtaken or r.again for r in large[:1]), "overtaken again"
+            assert not any(r.overtaken or r.is_retry for r in large[:1]), "overtaken again"
             queue = served(queue, action.request)
             left.discard(action.request.id)
             if isinstance(action, Grant):
@@ -305,7 +305,7 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
             if len(running[what]) < trials[what].shape.workers:
                 for name in running.pop(what):
                     workers[name] = replace(workers[name], phase=Phase.IDLE)
-                again = replace(trials[what], again=True)
+                again = replace(trials[what], is_retry=True)
                 queue.insert(queue_position(queue, again), again)
                 left.add(what)
         elif kind == "grow":
@@ -344,11 +344,11 @@ def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
 def test_a_trial_that_started_before_comes_before_all_that_have_not(again):
     queue: list[Request] = []
     for number, started in enumerate(again):
-        entering = Request(number, {"CPU": 1.0}, again=started)
+        entering = Request(number, {"CPU": 1.0}, is_retry=started)
         queue.insert(queue_position(queue, entering), entering)
-    assert [r.again for r in queue] == sorted(again, reverse=True)
+    assert [r.is_retry for r in queue] == sorted(again, reverse=True)
     for group in (True, False):
-        assert [r.id for r in queue if r.again is group] == [n for n, s in enumerate(again) if s is group], "first come, first served"
+        assert [r.id for r in queue if r.is_retry is group] == [n for n, s in enumerate(again) if s is group], "first come, first served"
 
 
 @settings(max_examples=300)

@@ -97,12 +97,12 @@ def test_jax_is_configured_for_the_hardware_of_the_workers():
 
 
 def test_a_process_in_a_cluster_of_jax_runs_no_other_trial(monkeypatch):
-    with isolation.isolated() as left:
+    with isolation.isolated() as reset:
         monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace(global_state=SimpleNamespace(client=None)))
-    assert left.broken is None
-    with isolation.isolated() as left:
+    assert reset.broken is None
+    with isolation.isolated() as reset:
         monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace(global_state=SimpleNamespace(client=object())))
-    assert left.broken == "the training loop joined a JAX cluster, and a process can join only one"
+    assert reset.broken == "the training loop joined a JAX cluster, and a process can join only one"
 
 
 def space_of(folder: Path, backend: str, workers: int) -> Path:

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from sweeps.controller.rerun import sizes_to_replay
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Checkpoint, GangSize, Report
+from sweeps.core.trial import Checkpoint, GangSizePeriod, Report
 from sweeps.execution import gates as gates_module
 from sweeps.execution.gates import STOP, Gates
-from sweeps.execution.messages import Past, RankUpdate
+from sweeps.execution.messages import RankUpdate, ResumeState
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
 from tests.execution.driving import trial
 
 
-def running(most: int = 3, replay: tuple[GangSize, ...] = ()) -> RunningTrial:
+def running(most: int = 3, replay: tuple[GangSizePeriod, ...] = ()) -> RunningTrial:
     """An elastic trial with 1 to `most` workers."""
     shape = Shape(1, (("CPU", 1.0),), most=most)
     return RunningTrial(replace(trial(0, {}, 1, "none"), shape=shape), "", TrialProgress(1, "loss", True), replay)
@@ -108,7 +108,7 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
     assert [(s.step, s.workers, s.reported) for s in sizes] == [(0, 3, 0), (2, 2, 3), (4, 3, 4)]
     assert ", ".join(map(str, sizes)) == "3 from step 1, 2 from step 4 (trained step 3 again), 3 from step 5"
     resumed = TrialProgress(1, "loss", True)
-    resumed.recall(Past(4, ((4, 1.0),), Checkpoint("/t/checkpoint_000004", 4, 4), None, sizes=sizes))
+    resumed.restore(ResumeState(4, ((4, 1.0),), Checkpoint("/t/checkpoint_000004", 4, 4), None, sizes=sizes))
     resumed.begin(3)
     assert resumed.sizes == sizes, "the same number is not recorded again"
 
@@ -118,7 +118,7 @@ def test_a_replay_leaves_out_sizes_that_did_nothing(changes):
     sizes, step, reported = [], 0, 0
     for more_steps, more_reports, workers in changes:
         step, reported = step + more_steps, max(step + more_steps, reported + more_reports)
-        sizes.append(GangSize(step, workers, reported, 0.0))
+        sizes.append(GangSizePeriod(step, workers, reported, 0.0))
     replay = sizes_to_replay(sizes)
     assert replay[-1:] == tuple(sizes[-1:])
     places = [(size.step, size.reported) for size in replay]
@@ -139,7 +139,7 @@ def test_a_replay_continues_from_the_recorded_checkpoint_although_a_later_one_is
 
 def test_a_replay_starts_with_the_recorded_number_of_workers():
     async def scene() -> None:
-        one = running(replay=(GangSize(0, 3, 0, 0.0), GangSize(2, 2, 3, 0.0)))
+        one = running(replay=(GangSizePeriod(0, 3, 0, 0.0), GangSizePeriod(2, 2, 3, 0.0)))
         assert one.shape == Shape(3, (("CPU", 1.0),))
 
     asyncio.run(scene())

@@ -166,9 +166,9 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
 @pytest.mark.integration
 def test_a_fresh_process_has_what_is_said_of_it():
     code = "import asyncio, csv, multiprocessing, tempfile, torch, urllib.request, xgboost; import sys\n"
-    code += "from sweeps.execution.isolation import KNOBS, _UNKNOWN\n"
-    code += "known = [k for k in KNOBS if k.fresh is not _UNKNOWN and k.module not in ('xgboost', 'matplotlib')]\n"
-    code += "bad = [k for k in known if k.get(sys.modules[k.module]) != k.fresh]\n"
+    code += "from sweeps.execution.isolation import GLOBAL_SETTINGS, _UNKNOWN\n"
+    code += "known = [k for k in GLOBAL_SETTINGS if k.default is not _UNKNOWN and k.module not in ('xgboost', 'matplotlib')]\n"
+    code += "bad = [k for k in known if k.get(sys.modules[k.module]) != k.default]\n"
     code += "assert not bad, bad; assert xgboost.get_config()['verbosity'] == 1"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -196,25 +196,25 @@ def test_files_of_handlers_are_closed(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may lower its niceness")
 def test_niceness_is_put_back_where_that_is_allowed():
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    with isolation.isolated() as left:
+    with isolation.isolated() as reset:
         os.nice(1)
-    assert os.getpriority(os.PRIO_PROCESS, 0) == before and left.broken is None
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before and reset.broken is None
 
 
 def test_a_process_that_cannot_be_reset_is_broken(monkeypatch):
     nice = 0
     monkeypatch.setattr(os, "getpriority", lambda which, who: nice)
     monkeypatch.setattr(os, "setpriority", lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    with isolation.isolated() as left:
+    with isolation.isolated() as reset:
         nice = 5
-    assert left.broken == "the training loop changed how the process is scheduled, and sweeps cannot undo this change: Permission denied"
+    assert reset.broken == "the training loop changed how the process is scheduled, and sweeps cannot undo this change: Permission denied"
 
 
 def test_a_closed_stream_breaks_the_process(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    with isolation.isolated() as left:
+    with isolation.isolated() as reset:
         sys.stdout.close()
-    assert left.broken == "the training loop closed sys.stdout"
+    assert reset.broken == "the training loop closed sys.stdout"
 
 
 def waits(event: threading.Event) -> None:
@@ -239,15 +239,15 @@ def pooled(event: threading.Event) -> threading.Thread:
 def test_a_thread_of_the_users_breaks_the_process_while_it_runs(kind):
     event = threading.Event()
     try:
-        with isolation.isolated() as left:
+        with isolation.isolated() as reset:
             thread = kind(event)
             if not thread.is_alive():
                 thread.start()
-        assert left.threads == [thread]
-        assert left.broken is not None and left.broken.startswith(
+        assert reset.threads == [thread]
+        assert reset.broken is not None and reset.broken.startswith(
             f"a thread that the training loop started is still running: `{thread.name}` "
         )
-        assert str(Path(__file__)) in left.broken
+        assert str(Path(__file__)) in reset.broken
     finally:
         event.set()
         getattr(thread, "cancel", lambda: None)()
@@ -255,14 +255,14 @@ def test_a_thread_of_the_users_breaks_the_process_while_it_runs(kind):
 
 
 def test_threads_that_end_or_are_a_librarys_own_do_no_harm():
-    with isolation.isolated() as left:
+    with isolation.isolated() as reset:
         ends = threading.Thread(target=time.sleep, args=(0.05,))
         ends.start()
         pool = ThreadPoolExecutor(1)
         pool.submit(waits, (event := threading.Event()))
         event.set()
         pool.submit(int).result(30)
-    assert left.broken is None and next(iter(pool._threads)) in left.threads, "idle: it runs nothing of the user's"
+    assert reset.broken is None and next(iter(pool._threads)) in reset.threads, "idle: it runs nothing of the user's"
     pool.shutdown()
 
 
@@ -400,11 +400,11 @@ def test_r7_changed_settings_are_reset(monkeypatch, turn, shown):
     locale.setlocale(locale.LC_ALL, "C.UTF-8")
     before = shown()
     try:
-        with isolation.isolated() as left:
+        with isolation.isolated() as reset:
             turn()
             if shown is not isolation._limits:
                 assert shown() != before
-        assert shown() == before and left.broken is None
+        assert shown() == before and reset.broken is None
     finally:
         gc.enable()
 
@@ -449,7 +449,7 @@ def test_matplotlib_that_a_loop_is_the_first_to_import_is_as_new_for_the_next():
 
 
 def test_r7_a_limit_that_cannot_be_raised_again_breaks_the_process(monkeypatch):
-    with isolation.isolated() as left:
+    with isolation.isolated() as reset:
         monkeypatch.setattr(isolation, "_limits", dict)
         before = isolation._put_back_limits
 
@@ -459,7 +459,7 @@ def test_r7_a_limit_that_cannot_be_raised_again_breaks_the_process(monkeypatch):
             return before(limits)
 
         monkeypatch.setattr(isolation, "_put_back_limits", refused)
-    assert left.broken is not None and "limit" in left.broken
+    assert reset.broken is not None and "limit" in reset.broken
 
 
 SLEEPS = [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(600)"]

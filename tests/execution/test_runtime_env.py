@@ -89,7 +89,7 @@ def test_on_a_cluster_it_is_sent_with_the_code(tmp_path):
 def test_with_an_image_no_code_is_sent(tmp_path):
     space, stage = load(space_of(tmp_path / "code", "{env_vars: {A: b}, image_uri: 'me/image:1'}")), tmp_path / "stage"
     sent = cluster.environment(space, (tmp_path / "code",), stage)
-    assert sent == {"env_vars": {"A": "b"}, "image_uri": "me/image:1"} == cluster.over_job(sent)
+    assert sent == {"env_vars": {"A": "b"}, "image_uri": "me/image:1"} == cluster.with_job_modules(sent)
 
 
 def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path):

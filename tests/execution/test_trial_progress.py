@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.messages import Past, RankUpdate
+from sweeps.execution.messages import RankUpdate, ResumeState
 from sweeps.execution.trial_progress import TrialProgress
 
 
@@ -155,7 +155,7 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
     best, there = min(best, latest), [saved(step).path for step in range(1, latest + more + 1)]
     half_deleted = f"{saved(1).path}.gone"
     book = TrialProgress(1, "loss", True, keep_latest=keep)
-    book.recall(Past(1, tuple((step, float(step != best)) for step in range(1, latest + 1)), saved(latest), saved(best)))
+    book.restore(ResumeState(1, tuple((step, float(step != best)) for step in range(1, latest + 1)), saved(latest), saved(best)))
     attempt = book.begin()
     gone = set(book.checkpoints_to_delete([*there, half_deleted]))
     newest = set(range(max(1, latest - keep + 1), latest + 1))

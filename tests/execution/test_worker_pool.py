@@ -81,8 +81,8 @@ def play(scene: Callable[[WorkerPool], Coroutine[Any, Any, None]], backend: str 
     asyncio.run(asyncio.wait_for(run(), 10))
 
 
-async def lease(pool: WorkerPool, shape: Shape, again: bool = False) -> Gang:
-    return await pool.form(await pool.reserve(shape, again=again), shape)
+async def lease(pool: WorkerPool, shape: Shape, is_retry: bool = False) -> Gang:
+    return await pool.form(await pool.reserve(shape, is_retry=is_retry), shape)
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -187,11 +187,11 @@ def test_a_trial_that_started_before_gets_the_next_worker(fake):
         gangs = [await task for task in first]
         served: list[str] = []
 
-        async def wait(name: str, again: bool) -> None:
-            await lease(pool, ONE, again)
+        async def wait(name: str, is_retry: bool) -> None:
+            await lease(pool, ONE, is_retry)
             served.append(name)
 
-        waiting = [asyncio.create_task(wait(name, again)) for name, again in (("new", False), ("newer", False), ("again", True))]
+        waiting = [asyncio.create_task(wait(name, is_retry)) for name, is_retry in (("new", False), ("newer", False), ("again", True))]
         await asyncio.sleep(0)
         for gang in gangs:
             pool.release(gang)
@@ -263,13 +263,13 @@ def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake
         assert smaller.workers == others and [r.world_size for r in smaller.ranks] == [2, 2]
         assert [number for name, number in fake.calls if name == "leave"] == [0, 2], "the first gang was taken apart"
 
-        assert pool.grow(ELASTIC, smaller.workers, left=True, reserve=True) is None and len(fake.up) == 3, "a trial is left to start"
-        assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=True) == [] and len(fake.up) == 4, "a worker starts"
-        assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=True) == [] and len(fake.up) == 4, "no second one"
+        assert pool.grow(ELASTIC, smaller.workers, trials_pending=True, reserve=True) is None and len(fake.up) == 3, "a trial is left"
+        assert pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 4, "a worker starts"
+        assert pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 4, "no second one"
         fake.come_up(3)
         await asyncio.sleep(0)
-        assert pool.grow(ELASTIC, smaller.workers, left=False, reserve=False) == [], "this step has no checkpoint"
-        joining = pool.grow(ELASTIC, smaller.workers, left=False, reserve=True)
+        assert pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=False) == [], "this step has no checkpoint"
+        joining = pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=True)
         assert joining is not None and [one.number for one in joining] == [4] and joining[0].phase is Phase.BUSY
         larger = await pool.form([*smaller.workers, *joining], ELASTIC)
         assert [one.number for one in larger.workers] == [1, 3, 4]
@@ -286,16 +286,16 @@ def test_a_gang_does_not_grow_while_a_trial_waits_nor_soon_after_a_failed_start(
         gang = await pool.form(await pool.reserve(ELASTIC.of_size(1)), ELASTIC)
         waiting = asyncio.create_task(lease(pool, ELASTIC.of_size(3)))
         await asyncio.sleep(0)
-        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) is None and len(fake.up) == 1
+        assert pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) is None and len(fake.up) == 1
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 3
+        assert pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 3
         for number in (1, 2):
             fake.up[number].set_exception(worker_pool.RayError("died"))
         await until(lambda: len(pool.workers) == 1)
-        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 3, "not again at once"
+        assert pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 3, "not again at once"
         monkeypatch.setattr(worker_pool, "START_AGAIN_AFTER", 0.0)
-        assert pool.grow(ELASTIC, gang.workers, left=False, reserve=True) == [] and len(fake.up) == 5
+        assert pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 5
 
     play(scene, CPU=3.0)
 
@@ -320,7 +320,7 @@ def test_a_limit_bounds_the_workers_of_all_nodes_together(fake, monkeypatch):
         waiting = asyncio.ensure_future(pool.reserve(TWO))
         await asyncio.sleep(0.01)
         assert len(fake.up) == 2 and not waiting.done(), "a fourth worker would be over the limit"
-        assert len(await pool.reserve(ONE, again=True)) == 1
+        assert len(await pool.reserve(ONE, is_retry=True)) == 1
         pool.close(first[0])
         pool.close(first[1])
         assert len(await waiting) == 2
@@ -385,7 +385,7 @@ def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
         await asyncio.sleep(0)
         driver, running = driver_of(pool), elastic_trial()
         gang = await pool.form(await pool.reserve(ELASTIC.of_size(2)), ELASTIC)
-        joining = pool.grow(ELASTIC, gang.workers, left=False, reserve=True)
+        joining = pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True)
         assert joining is not None
         running.kept, running.yields = joining, True
         assert driver.elastic.keep_workers(gang, running, Ended(0, State.PRUNED)) and running.kept == [*gang.workers, *joining]
@@ -488,7 +488,7 @@ def test_an_elastic_trial_whose_data_is_prepared_again_holds_no_workers(fake):
             fake.come_up(number)
         driver, running = driver_of(pool), elastic_trial()
         running.kept = list((await lease(pool, ELASTIC)).workers)
-        driver.fits = SimpleNamespace(of=lambda data, chain: asyncio.get_running_loop().create_future())  # type: ignore[assignment]
+        driver.data_requests = SimpleNamespace(request=lambda data, chain: asyncio.get_running_loop().create_future())  # type: ignore[assignment]
         task = asyncio.create_task(driver.drive(running))
         await until(lambda: not running.kept)
         assert {one.phase for one in pool.workers.values()} == {Phase.IDLE}

@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from sweeps.core.trial import Checkpoint, State
-from sweeps.execution.messages import Past
+from sweeps.execution.messages import ResumeState
 from tests.execution.driving import Driving, job, trial
 from tests.waiting import wait_until
 
@@ -91,7 +91,7 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
         for c in saved:
             Path(c.path).mkdir(parents=True)
             Path(c.path, "state.json" if c.step < 3 else "half").write_text(json.dumps({"step": c.step, "loss": 1 / c.step}))
-        ray.get(driving.pool.start.remote(t, str(tmp_path / t.id), Past(1, ((1, 1.0), (2, 0.5)), saved[1], saved[1])))
+        ray.get(driving.pool.start.remote(t, str(tmp_path / t.id), ResumeState(1, ((1, 1.0), (2, 0.5)), saved[1], saved[1])))
         progress, reports = driving.finish(t)
         assert progress.state is State.COMPLETE and [r.step for r in reports] == [3, 4, 5], progress.error
         assert checkpoints_in(tmp_path / t.id) == [1, 2, 3, 4, 5] and not Path(saved[2].path, "half").exists()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sweeps.controller.controller import SweepController
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
-from sweeps.execution.messages import Past, Progress, RankUpdate
+from sweeps.execution.messages import Progress, RankUpdate, ResumeState
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
@@ -38,11 +38,11 @@ class Pool(Deaf):
     """Remembers what it was told to start."""
 
     def __init__(self) -> None:
-        self.started: dict[str, tuple[Trial, Past | None]] = {}
+        self.started: dict[str, tuple[Trial, ResumeState | None]] = {}
         self.start = self
 
-    def remote(self, trial: Trial, folder: str, past: Past | None = None) -> None:
-        self.started[trial.id] = (trial, past)
+    def remote(self, trial: Trial, folder: str, resume_from: ResumeState | None = None) -> None:
+        self.started[trial.id] = (trial, resume_from)
 
 
 def loss(trial: Trial, step: int) -> float:
@@ -60,9 +60,9 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T) -> SearchLoop:
             name = going.start_trial()
         except StopIteration:
             return loop
-        trial, past = pool.started[name]
-        kept = past.checkpoint if past else None
-        verdict, attempts = Action.CONTINUE, past.attempts + 1 if past else 1
+        trial, resume_from = pool.started[name]
+        kept = resume_from.checkpoint if resume_from else None
+        verdict, attempts = Action.CONTINUE, resume_from.attempts + 1 if resume_from else 1
         for step in range(kept.step + 1 if kept else 1, max_t + 1):
             if step % 2 == 0:
                 path = folder / "trials" / name / f"checkpoint_{step:06d}"

@@ -11,7 +11,7 @@ import pytest
 
 from sweeps.controller.controller import SweepController
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
-from sweeps.execution.messages import Past, Progress
+from sweeps.execution.messages import Progress, ResumeState
 from sweeps.search.schedulers import Decision, Scheduler
 from sweeps.search.search_loop import SearchLoop
 from tests.search.deaths import Deaf
@@ -44,11 +44,11 @@ class Pool(Deaf):
     """Starts trials one after the other, and notes from where."""
 
     def __init__(self) -> None:
-        self.started: list[tuple[Trial, Past | None]] = []
+        self.started: list[tuple[Trial, ResumeState | None]] = []
         self.start = self
 
-    def remote(self, trial: Trial, folder: str, past: Past | None = None) -> None:
-        self.started.append((trial, past))
+    def remote(self, trial: Trial, folder: str, resume_from: ResumeState | None = None) -> None:
+        self.started.append((trial, resume_from))
 
 
 def controller(space: Any, folder: Path) -> SweepController:
@@ -88,8 +88,8 @@ def test_a_paused_trial_continues_from_its_checkpoint(space, tmp_path, restart):
     values = {number: trial.values[RUNG] for number, trial in going.search.view.trials.items()}
     best = min(values, key=values.__getitem__)
     assert going.start_trial() == f"{best:04d}"
-    trial, past = going.pool.started[-1]
-    assert trial.number == best and past is not None and past.checkpoint is not None and past.checkpoint.step == RUNG
+    trial, resume_from = going.pool.started[-1]
+    assert trial.number == best and resume_from is not None and resume_from.checkpoint is not None and resume_from.checkpoint.step == RUNG
     assert train(going, RUNG + 1, MAX_T) is Action.CONTINUE
     going.on_trial_progress(trial.id, Progress(state=State.COMPLETE, attempts=1))
     with pytest.raises(StopIteration):

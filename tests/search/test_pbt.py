@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sweeps.controller.controller import SweepController
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
-from sweeps.execution.messages import Past, Progress
+from sweeps.execution.messages import Progress, ResumeState
 from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
@@ -40,24 +40,25 @@ class Pool(Deaf):
     """One slot, which its trials have in turns: whoever was answered goes to the end of the line."""
 
     def __init__(self) -> None:
-        self.line: deque[tuple[Trial, Past]] = deque()
-        self.now: tuple[Trial, Past] | None = None
+        self.line: deque[tuple[Trial, ResumeState]] = deque()
+        self.now: tuple[Trial, ResumeState] | None = None
 
     def __getattr__(self, name: str) -> Any:
         calls = {"start": self._start, "answer": self._answer, "renew": self._renew}
         return type("Method", (), {"remote": staticmethod(calls[name])}) if name in calls else Deaf()
 
-    def _start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
-        self.line.append((trial, past or Past()))
+    def _start(self, trial: Trial, folder: str, resume_from: ResumeState | None = None) -> None:
+        self.line.append((trial, resume_from or ResumeState()))
 
     def _answer(self, trial: str, step: int, go_on: bool) -> None:
         assert self.now is not None and self.now[0].id == trial
         if go_on:
             self.line.append(self.now)
 
-    def _renew(self, trial: Trial, step: int, past: Past) -> None:
-        assert past.checkpoint is not None and Path(past.checkpoint.path).parent.name == trial.id and past.checkpoint.step >= step
-        self.line.append((trial, past))
+    def _renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:
+        assert resume_from.checkpoint is not None and Path(resume_from.checkpoint.path).parent.name == trial.id
+        assert resume_from.checkpoint.step >= step
+        self.line.append((trial, resume_from))
 
 
 class Told(Deaf):
@@ -96,9 +97,9 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
         except StopIteration:
             break
     while pool.line and going.refused is None:
-        trial, past = pool.now = pool.line.popleft()
+        trial, resume_from = pool.now = pool.line.popleft()
         assert trial.id in known
-        kept, attempts = past.checkpoint, past.attempts + 1
+        kept, attempts = resume_from.checkpoint, resume_from.attempts + 1
         state = float(Path(kept.path, "state").read_text()) if kept else 9.0
         for step in range(kept.step + 1 if kept else 1, MAX_T + 1):
             state -= trial.params["eta"] * trial.params["n"] / (2 if trial.params["kind"] == "a" else 3 + trial.params["drop"])
@@ -110,7 +111,7 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
                 kept = fresh = Checkpoint(str(path), step, step)
             rung = step if step in going.scheduler.rungs() else None
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
-            pool.now = trial, Past(attempts, (), kept)
+            pool.now = trial, ResumeState(attempts, (), kept)
             verdict = going.on_trial_progress(trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts))
             if rung is not None or verdict is Action.STOP:
                 break
@@ -238,7 +239,7 @@ def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_
     before = (tmp_path / JOURNAL).read_bytes()
     member = going.search.store.live_trial(1)
     going.running["0001"] = going.running.get("0001") or type("Running", (), {"trial": member.trial})()
-    going.pool.now = member.trial, Past()
+    going.pool.now = member.trial, ResumeState()
     assert going._decide("0001", EVERY) is Action.CONTINUE
     assert (tmp_path / JOURNAL).read_bytes() == before
 
