@@ -30,7 +30,7 @@ def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, t
     for t in taken:
         curve, last = dict(t.curve), t.lineage[-1]  # what was before the last one is the donor's
         assert sorted(curve) == [1, 2, 3, 4, 5, 6] and t.params["x"] == last.params["x"] and t.params["latch"]
-        for step in range(last.origin + 1, 7):
+        for step in range(last.donor_step + 1, 7):
             assert curve[step] == pytest.approx(curve[step - 1] - t.params["x"]), "from the donor's state, with the new x"
     assert result.best["value"] == min(t.result.value for t in record.trials)
     client = MlflowClient(result.mlflow["tracking_uri"])
@@ -42,7 +42,7 @@ def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, t
         run = logged[t.id]
         assert ("sweeps.pbt" in run.data.tags) == bool(t.lineage)
         steps = [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, "pbt.params.x")]
-        assert sorted(steps) == [(x.origin, x.params["x"]) for x in t.lineage]
+        assert sorted(steps) == [(x.donor_step, x.params["x"]) for x in t.lineage]
 
 
 @pytest.mark.long

@@ -92,7 +92,7 @@ class TrialLifecycle:
         if self._search.decide(live.trial.number, step).action is not Action.EXPLOIT:
             return False
         change = live.lineage[-1]
-        self._trackers.publish(TrialChanged(change.time, live.trial.number, live.trial, change.origin, change.metrics))
+        self._trackers.publish(TrialChanged(change.time, live.trial.number, live.trial, change.donor_step, change.metrics))
         return True
 
     def perturb_running(self, trial: str, step: int) -> None:
@@ -141,7 +141,7 @@ class TrialLifecycle:
     def _clean_after(self, cleaner: CheckpointCleaner, ended: Trial, result: Result) -> None:
         self._store.sync()  # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
         latest = self._store.live_trial(ended.number).checkpoint
-        cleaner.trial_ended((ended.number, ended.origin, result, Path(latest.path).name if latest else None))
+        cleaner.trial_ended((ended.number, ended.repeat_of, result, Path(latest.path).name if latest else None))
 
     def close(self) -> None:
         """Delete all checkpoints that need not be kept, and wait until they are deleted."""

@@ -137,7 +137,7 @@ class Trial:
         seed: Seed of the random number generators, which is set in every worker before the loop starts.
         labels: Value of each active dimension, by the dimension's name. The values are short, for display and for MLflow.
         data: The trial's values of those keys of the section `data` that the sweep samples (see `sweeps.space.Space.variant`); {} for none.
-        origin: Number of the first trial of this configuration, if this trial repeats the configuration with another seed; else None.
+        repeat_of: Number of the first trial of this configuration, if this trial repeats the configuration with another seed; else None.
         lineage: Under PBT, the trials whose checkpoints this trial has copied, each with the step of the copy, such as `0003 at 8, 0001 at
             12`. "" if there are none.
     """
@@ -150,7 +150,7 @@ class Trial:
     seed: int
     labels: dict[str, Any]
     data: dict[str, Any] = field(default_factory=dict)
-    origin: int | None = None
+    repeat_of: int | None = None
     lineage: str = ""
 
     @property

@@ -88,8 +88,8 @@ def check_step_columns(
         if isinstance(template, Dimension):
             return functools.reduce(AvailableColumns.union, [check(option.value, available) for option in template.options])
         if isinstance(template, Step):
-            origin = f"`{source}`" if available == first else f"`{source}` or in the output of earlier steps"
-            problems.extend(_step_problems(template, available, label, origin, removed))
+            where = f"`{source}`" if available == first else f"`{source}` or in the output of earlier steps"
+            problems.extend(_step_problems(template, available, label, where, removed))
             return available.after(template)
         for item in children(template):
             available = check(item, available)
@@ -99,7 +99,7 @@ def check_step_columns(
     return problems
 
 
-def _step_problems(step: Step, available: AvailableColumns, label: str | None, origin: str, removed: frozenset[str]) -> Iterator[Problem]:
+def _step_problems(step: Step, available: AvailableColumns, label: str | None, where: str, removed: frozenset[str]) -> Iterator[Problem]:
     if step.name == "LabelEncoder":  # sweeps ignores this step, but the step must name the label
         if (text := label_encoder_error(step, label)) is not None:
             yield Problem(f"{step.path}.{'label_column' if 'label_column' in step.params else 'columns'}", text)
@@ -112,7 +112,7 @@ def _step_problems(step: Step, available: AvailableColumns, label: str | None, o
         elif want in removed:
             text = f"`{want}` is not a feature, because data.drop or a split removes this column"
         else:
-            problem = f"no column in {origin} matches `{want}`" if glob.has_magic(want) else f"no column `{want}` in {origin}"
+            problem = f"no column in {where} matches `{want}`" if glob.has_magic(want) else f"no column `{want}` in {where}"
             text = f"{problem}; {nearest_column(want, sorted(available.names))}"
         yield Problem(path, text)
 

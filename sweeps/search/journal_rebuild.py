@@ -23,7 +23,7 @@ from sweeps.search.journal_lines import JournalLines, Line, TrialLines, format_t
 from sweeps.search.trial_repair import SweepFacts, TrialRepair
 from sweeps.study.journal_records import COMPLETE, RUNNING, WAITING, parse_line
 from sweeps.study.journal_rules import Rules
-from sweeps.study.record import ORIGIN
+from sweeps.study.record import REPEAT_OF
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class _Rebuild:
             if create is None or rules.fault(create.record) is not None:
                 create = Line(self._create_record(number, configurations, trial))
                 rules.fault(create.record)
-            configurations += ORIGIN not in create.record.get("user_attrs", {}) and create.record.get("state") != COMPLETE
+            configurations += REPEAT_OF not in create.record.get("user_attrs", {}) and create.record.get("state") != COMPLETE
             lines = placed([create, *trial.lines], position)
             position = lines[0][0]
             pairs += lines
@@ -213,7 +213,7 @@ class _Rebuild:
         if trial.start is not None and self._space.repeats.count > 1:
             starts = {n: other.start.value for n, other in self._trials.items() if n < number and other.start is not None}
             same = (n for n, s in starts.items() if all(s.get(k) == trial.start.value.get(k) for k in ("params", "labels", "data")))
-            record |= {"user_attrs": {ORIGIN: first}} if (first := next(same, None)) is not None else {}
+            record |= {"user_attrs": {REPEAT_OF: first}} if (first := next(same, None)) is not None else {}
         return record
 
 

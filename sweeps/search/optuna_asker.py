@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sweeps.search.trial_queue import QueueItem
 from sweeps.space import Dimension
 from sweeps.study.distributions import suggest
-from sweeps.study.record import ORIGIN
+from sweeps.study.record import REPEAT_OF
 
 
 class _KeepingStorage:
@@ -67,7 +67,7 @@ class OptunaAsker:
         if interrupted is not None and interrupted.state is TrialState.RUNNING:
             return self._sample_again(interrupted)
         if interrupted is None and item.fixed is not None:  # The sampler chooses the parameters that are not fixed.
-            self._study.enqueue_trial(dict(item.fixed), None if item.repeat_of is None else {ORIGIN: item.repeat_of})
+            self._study.enqueue_trial(dict(item.fixed), None if item.repeat_of is None else {REPEAT_OF: item.repeat_of})
         if interrupted is not None or item.fixed is not None:
             return self._study.ask()
         # `Study.ask` is slower: it first searches all trials for an enqueued one.

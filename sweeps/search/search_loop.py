@@ -107,7 +107,7 @@ class SearchLoop:
         self.queue.record_start(optuna_trial.params, item.repeat_of, item.interrupted)
         bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
         self.store.record_start(optuna_trial, trial, bracket if self.scheduler.bracket_count > 1 else None)
-        if trial.origin is None:
+        if trial.repeat_of is None:
             self.view.trials[trial.number] = TrialView(trial.number, bracket, population=self._population(trial))
         return trial
 
@@ -158,7 +158,7 @@ class SearchLoop:
             The decision.
         """
         live = self.store.live_trial(number)
-        if live.trial.origin is not None:
+        if live.trial.repeat_of is not None:
             return CONTINUE
         if self.scheduler.perturbs:
             return CONTINUE if rung <= live.decided_rung else self._decide_perturbation(number, rung)
@@ -213,7 +213,7 @@ class SearchLoop:
         """
         result = self.store.finish(number, state, error, reason, final)
         if result.state is not State.RUNNING:
-            self._record_end(number, self.store.live_trial(number).trial.origin, result)
+            self._record_end(number, self.store.live_trial(number).trial.repeat_of, result)
         return result
 
     def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
@@ -236,19 +236,19 @@ class SearchLoop:
         ended: list[tuple[datetime.datetime, int, FrozenTrial]] = []
         for t in self.store.trials():
             if self._asker.add_interrupted(t):
-                self.queue.record_interrupted_start(record.origin_of(t))
+                self.queue.record_interrupted_start(record.repeat_of(t))
                 continue
             if record.is_given(t):
                 continue
-            self.queue.record_start(t.params, record.origin_of(t))
-            if record.origin_of(t) is None:
+            self.queue.record_start(t.params, record.repeat_of(t))
+            if record.repeat_of(t) is None:
                 self.view.trials[t.number] = self._replayed_view(t)
             if t.state.is_finished():
                 ended.append((t.datetime_complete or datetime.datetime.max, t.number, t))
             elif record.paused_at(t) is None:
                 self.interrupted.append(t.number)
         for _, number, t in sorted(ended, key=lambda e: e[:2]):
-            self._record_end(number, record.origin_of(t), record.result_of(t, self.store.objectives))
+            self._record_end(number, record.repeat_of(t), record.result_of(t, self.store.objectives))
 
     def _replayed_view(self, t: FrozenTrial) -> TrialView:
         bracket = self.scheduler.bracket(self.space.search.seed, t.number)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sweeps.core.trial import format_trial_id
 from sweeps.study import journal_records as records
 from sweeps.study.journal_records import COMPLETE, NOTHING, RUNNING, WAITING
-from sweeps.study.record import ORIGIN, PROGRESS_PREFIX
+from sweeps.study.record import PROGRESS_PREFIX, REPEAT_OF
 
 
 class Fault(Exception):
@@ -122,9 +122,9 @@ class Rules:
         number, trial = len(self.trials), TrialState(record.state)
         if not self._has_objectives:
             raise Fault("creates a trial, but the record `judged`, which has the objectives, must come first")
-        origin = record.user_attrs.get(ORIGIN, 0)
-        if origin != 0 and not (type(origin) is int and 0 <= origin < number):
-            raise Fault(f"repeats trial {origin!r}, which does not exist yet")
+        first = record.user_attrs.get(REPEAT_OF, 0)
+        if first != 0 and not (type(first) is int and 0 <= first < number):
+            raise Fault(f"repeats trial {first!r}, which does not exist yet")
         if record.state == COMPLETE:
             self._add_given(record, trial, number)
         self.trials.append(trial)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from sweeps.study.repeats import Configurations, known_total
 # Prefix of the attributes that hold the progress records of a trial. The number of the progress record follows; the first has number 0.
 PROGRESS_PREFIX = "told."
 # Attribute of a repeat: the number of the repeated trial. The attribute is set when the repeat is enqueued.
-ORIGIN = "origin"
+REPEAT_OF = "origin"
 # Attribute of a trial: the last rung from which the trial continued.
 PASSED = "passed"
 # Attribute of a trial: the rung at which the trial is paused. The value of the attribute becomes None when the trial continues.
@@ -43,7 +43,7 @@ class Perturbation:
     Attributes:
         step: Step at which the trial was perturbed.
         donor: Id of the trial whose checkpoint was copied.
-        origin: Step of the donor's checkpoint. The trial continues from this step.
+        donor_step: Step of the donor's checkpoint. The trial continues from this step.
         keys: New key of each active dimension, by the dimension's name; see `sweeps.space.Dimension.value`.
         params, labels: The trial's new parameters and labels; see `sweeps.core.trial.Trial`.
         time: Time of the perturbation, in seconds since the epoch.
@@ -51,7 +51,7 @@ class Perturbation:
 
     step: int
     donor: str
-    origin: int
+    donor_step: int
     keys: dict[str, Any]
     params: dict[str, Any]
     labels: dict[str, Any]
@@ -72,6 +72,18 @@ class Perturbation:
         options = ", ".join(f"{name} {value}" for name, value in self.options.items())
         return f"{self.donor} at {self.step}" + (f" ({options})" if options else "")
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the perturbation as a progress record stores it. The key of `donor_step` is `origin`."""
+        content = asdict(self)
+        content["origin"] = content.pop("donor_step")
+        return content
+
+    @classmethod
+    def from_record(cls, content: Mapping[str, Any]) -> Perturbation:
+        """Return the perturbation that a progress record stores."""
+        names = {name: "origin" if name == "donor_step" else name for name in cls.__dataclass_fields__}
+        return cls(**{name: content[key] for name, key in names.items()})
+
 
 @dataclass(frozen=True)
 class TrialRecord:
@@ -90,7 +102,7 @@ class TrialRecord:
         began, ended: Start and end of the trial in local time; None if the study does not have this time.
         keys: Current key of each active dimension, by the dimension's name; see `sweeps.space.Dimension.value`.
         bracket: Number of the trial's bracket; None if the scheduler has a single bracket.
-        origin: Number of the trial that this trial repeats; None for the first trial of a configuration.
+        repeat_of: Number of the trial that this trial repeats; None for the first trial of a configuration.
         lineage: Perturbations of the trial, in the order in which they happened. The attributes `params`, `labels` and `keys` have the
             values after the last one.
         data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these keys is sampled.
@@ -112,7 +124,7 @@ class TrialRecord:
     ended: datetime.datetime | None
     keys: dict[str, Any] = field(default_factory=dict)
     bracket: int | None = None
-    origin: int | None = None
+    repeat_of: int | None = None
     lineage: tuple[Perturbation, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[GangSizePeriod, ...] = ()
@@ -123,7 +135,7 @@ class TrialRecord:
         shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
         shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
         shown |= {"final": r.final} if r.final else {}
-        shown |= {} if self.origin is None else {"repeats": format_trial_id(self.origin)}
+        shown |= {} if self.repeat_of is None else {"repeats": format_trial_id(self.repeat_of)}
         shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
         shown |= {"data": self.data} if self.data else {}
@@ -131,7 +143,7 @@ class TrialRecord:
         if self.sizes:
             shown["sizes"] = [asdict(size) for size in self.sizes]
         if self.lineage:
-            shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.origin, "params": t.params} for t in self.lineage]
+            shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.donor_step, "params": t.params} for t in self.lineage]
         times = {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
         shown = to_json_value(shown | times)
         return shown
@@ -173,7 +185,7 @@ class Record:
     @property
     def configurations(self) -> Configurations:
         """The trials, grouped by configuration."""
-        return Configurations.of(((t.number, t.origin, t.result) for t in self.trials), self.repeats)
+        return Configurations.of(((t.number, t.repeat_of, t.result) for t in self.trials), self.repeats)
 
     def total(self, limit: int) -> int:
         """Return the expected number of trials of the sweep; see `repeats.known_total`.
@@ -181,7 +193,7 @@ class Record:
         Args:
             limit: `limits.max_trials`.
         """
-        firsts = Counter(t.result.state for t in self.ran if t.origin is None)
+        firsts = Counter(t.result.state for t in self.ran if t.repeat_of is None)
         complete = firsts[State.COMPLETE]
         return known_total(limit, complete, firsts.total() - firsts[State.RUNNING] - complete, self.repeats, self.stops)
 
@@ -278,9 +290,9 @@ def is_given(t: FrozenTrial) -> bool:
     return bool(t.user_attrs.get("begun", {}).get("given"))
 
 
-def origin_of(t: FrozenTrial) -> int | None:
+def repeat_of(t: FrozenTrial) -> int | None:
     """Return the number of the trial that `t` repeats; None if `t` is the first trial of a configuration."""
-    return t.user_attrs.get(ORIGIN)
+    return t.user_attrs.get(REPEAT_OF)
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
@@ -326,7 +338,7 @@ def reported_values(t: FrozenTrial) -> dict[int, float]:
 def lineage_of(t: FrozenTrial) -> tuple[Perturbation, ...]:
     """Return the perturbations of a trial, in the order in which they happened."""
     records = [chunk[PERTURBED] for chunk in progress_records(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
-    return tuple(Perturbation(**{name: perturbation[name] for name in Perturbation.__dataclass_fields__}) for perturbation in records)
+    return tuple(map(Perturbation.from_record, records))
 
 
 def keys_of(t: FrozenTrial) -> dict[str, Any]:
@@ -501,7 +513,7 @@ def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialReco
         keys=keys_of(t),
         lineage=lineage,
         bracket=first.get("bracket"),
-        origin=origin_of(t),
+        repeat_of=repeat_of(t),
         data=first.get("data", {}),
         sizes=sizes_of(t),
     )

@@ -103,8 +103,8 @@ class Configurations:
             repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
         """
         groups: dict[int, list[tuple[int, Result]]] = {}
-        for number, origin, result in sorted(trials, key=lambda t: t[0]):
-            groups.setdefault(number if origin is None else origin, []).append((number, result))
+        for number, repeat_of, result in sorted(trials, key=lambda t: t[0]):
+            groups.setdefault(number if repeat_of is None else repeat_of, []).append((number, result))
         return cls(groups, repeats)
 
     def results(self) -> dict[int, Result]:

@@ -141,7 +141,7 @@ class StudyStore:
         new = tuple(r for r in progress.reports if r.step > live.steps)
         for report in new:
             value = live.add_report(report, self.objectives)
-            if report.step in self._rungs and live.trial.origin is None:
+            if report.step in self._rungs and live.trial.repeat_of is None:
                 with warnings.catch_warnings():
                     # If an earlier driver died before it wrote the progress record below, Optuna already has the value and warns.
                     warnings.simplefilter("ignore")
@@ -201,7 +201,7 @@ class StudyStore:
         """
         live = self._live[number]
         curves = {"curve": list(live.curve.items()), "others": live.other_curves}
-        self._record_progress(number, (), **{record.PERTURBED: dataclasses.asdict(perturbation) | curves})
+        self._record_progress(number, (), **{record.PERTURBED: perturbation.to_record() | curves})
 
     def finish(
         self, number: int, state: State, error: str | None = None, reason: str | None = None, final: dict[str, float] | None = None
@@ -237,7 +237,7 @@ class StudyStore:
         if state is State.COMPLETE:
             self.study.tell(optuna_trial, [v for v in score.values if v is not None], state=TrialState.COMPLETE)
         elif state is State.PRUNED:
-            if last is not None and last not in self._rungs and self._takes_last_value and live.trial.origin is None:
+            if last is not None and last not in self._rungs and self._takes_last_value and live.trial.repeat_of is None:
                 optuna_trial.report(live.curve[last], last)
             self.study.tell(optuna_trial, state=TrialState.PRUNED)
         elif state is State.FAIL:
@@ -337,7 +337,7 @@ class StudyStore:
 
     def configurations(self) -> Configurations:
         """Return the trials, grouped by configuration."""
-        repeated = {t.number: record.origin_of(t) for t in self.trials()}
+        repeated = {t.number: record.repeat_of(t) for t in self.trials()}
         return Configurations.of(((number, repeated[number], result) for number, result in self.results().items()), self.space.repeats)
 
     def winner(self) -> int | None:

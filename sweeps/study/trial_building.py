@@ -33,14 +33,14 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def build_trial(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
+def build_trial(space: Space, number: int, choose: Callable[[Any], Any], repeat_of: int | None = None) -> Trial:
     """Build a trial from the key that is chosen for each active dimension. The key stands for a value; see `Dimension.value`.
 
     Args:
         space: The search space.
         number: Number of the trial.
         choose: Function that returns the chosen key of a dimension; see `Space.fill`.
-        origin: Number of the trial that this trial repeats with another seed; None for a new configuration.
+        repeat_of: Number of the trial that this trial repeats with another seed; None for a new configuration.
     """
     values = {}
 
@@ -59,7 +59,7 @@ def build_trial(space: Space, number: int, choose: Callable[[Any], Any], origin:
         seed=seed_of(space.search.seed, number, "trial"),
         labels=values,
         data=filled["data"],
-        origin=origin,
+        repeat_of=repeat_of,
     )
 
 
@@ -72,7 +72,7 @@ def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial
         initial: True to use the parameters from before the first perturbation; False to use the current parameters.
     """
     keys = t.params if initial else record.keys_of(t)
-    trial = build_trial(space, t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
+    trial = build_trial(space, t.number, lambda dimension: keys[dimension.name], record.repeat_of(t))
     return dataclasses.replace(trial, lineage=record.lineage_text(record.lineage_of(t)))
 
 
@@ -110,7 +110,9 @@ class RecordedTrials:
         for t in record.trials_of(self.folder):
             if t.number not in skip:
                 begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
-                perturbed = (Report(perturbation.origin, perturbation.metrics, perturbation.time) for perturbation in record.lineage_of(t))
+                perturbed = (
+                    Report(perturbation.donor_step, perturbation.metrics, perturbation.time) for perturbation in record.lineage_of(t)
+                )
                 sizes = (Report(size.step, size.metrics, size.time) for size in record.sizes_of(t))
                 reports = *record.reports_of(t, objectives.metric), *perturbed, *sizes
                 yield recorded_trial(self.space, t, initial=True), begin, reports, record.result_of(t, objectives), end

@@ -305,7 +305,7 @@ def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> 
 
     def rank(t: TrialRecord) -> tuple[Any, ...]:
         """Return the sort key: first the Pareto front, then feasible and complete trials, then the value. Repeats stay together."""
-        first = t.number if t.origin is None else t.origin
+        first = t.number if t.repeat_of is None else t.repeat_of
         r = of_configurations.get(first, t.result)
         low = not r.feasible or r.state.name != "COMPLETE" or r.given
         order = (2 * (not r.feasible) + (r.state.name != "COMPLETE")) if low else 0
@@ -320,7 +320,7 @@ def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> 
         shown = ["-" if v is None else v for v in t.result.values or (t.result.value,)]
         shown += [t.result.metrics.get(c.metric, "-") for c in bounded]
         shown += [("yes" if t.result.feasible else "no") if t.result.metrics else "-"] if judge.constraints else []
-        shown += ["-" if t.origin is None else format_trial_id(t.origin)] if study.repeats.count > 1 else []
+        shown += ["-" if t.repeat_of is None else format_trial_id(t.repeat_of)] if study.repeats.count > 1 else []
         shown += [("*" if t.number in front else "")] if front else []
         rows.append((t.id, sweep.state_of(t), *shown, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
     asked = [o.metric.upper() for o in judge.objectives] + [c.metric.upper() for c in bounded]
@@ -350,8 +350,8 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str) -> str:
     lines += pairs([("seed", t.seed)])
     if t.sizes:
         lines += pairs([("workers", ", ".join(map(str, t.sizes)))])
-    if t.origin is not None:
-        lines += pairs([("repeats", f"trial {format_trial_id(t.origin)}")])
+    if t.repeat_of is not None:
+        lines += pairs([("repeats", f"trial {format_trial_id(t.repeat_of)}")])
     for taken in t.lineage:
         values = {name.removeprefix("pbt.params."): f"{value:.6g}" for name, value in taken.metrics.items()} | taken.options
         changed = ", ".join(f"{name} {value}" for name, value in values.items())

@@ -111,7 +111,7 @@ def to_json(event: events.Event) -> dict[str, object]:
                 "data": trial.data,
                 "seed": trial.seed,
             }
-            return {**content, "repeat_of": trial.origin}
+            return {**content, "repeat_of": trial.repeat_of}
         case events.TrialChanged():
             size = {} if event.workers is None else {"workers": event.workers}
             return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage, **size}

@@ -102,14 +102,14 @@ def histories(draw):
     aggregate = draw(st.sampled_from(["mean", "median", "min", "max"]))
     waiting, history, number = [(None, n) for n in range(draw(st.integers(1, 6)))], [], 6
     while waiting:
-        origin, n = waiting.pop(draw(st.integers(0, len(waiting) - 1)))
+        first, n = waiting.pop(draw(st.integers(0, len(waiting) - 1)))
         state = draw(ENDS)
         values = tuple(draw(VALUES) for _ in goals)
         if state is State.COMPLETE:
             values = tuple(0.0 if v is None else v for v in values)
         saved = Checkpoint(f"trials/{n:04d}/best", 1, 1) if draw(st.integers(0, 9)) else None
-        history.append((n, origin, Result(state, values[0], 1, 1, saved, values=values, feasible=draw(st.booleans()))))
-        if origin is None and state is State.COMPLETE:
+        history.append((n, first, Result(state, values[0], 1, 1, saved, values=values, feasible=draw(st.booleans()))))
+        if first is None and state is State.COMPLETE:
             for _ in range(count - 1):
                 number += 1
                 waiting.append((n, number))
@@ -124,7 +124,7 @@ def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(histor
     running = Result(State.RUNNING)
     left = {n: {"best": 1, "last": 1} for n, _, _ in history}
     for done in range(len(history) + 1):
-        told = [(n, origin, r if i < done else running) for i, (n, origin, r) in enumerate(history)]
+        told = [(n, first, r if i < done else running) for i, (n, first, r) in enumerate(history)]
         now = rank_trials(Configurations.of(told, repeats), goals)
         assert now == rank_trials(Configurations.of(told[:done], repeats), goals), "running trials are ignored"
         for n, name in select_deletable(

@@ -12,7 +12,7 @@ from sweeps.search.samplers.configuration_view import ByConfiguration, merge_rep
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.section_models import Repeats
-from sweeps.study.record import ORIGIN
+from sweeps.study.record import REPEAT_OF
 from tests.search.test_samplers import BODY, NUMBERS, end
 
 REPEATED = "repeats: {count: 2}"
@@ -22,8 +22,8 @@ def with_repeats(loop: SearchLoop, n: int, value, apart: float) -> list:
     """Begin n configurations one after the other, each with a repeat; the values of the two lie so far around that of the configuration."""
     asked = []
     while (trial := loop.ask()) is not None and len(asked) < n:
-        asked += [trial] if trial.origin is None else []
-        end(loop, trial, lambda t: value(t) + (apart if t.origin is None else -apart))
+        asked += [trial] if trial.repeat_of is None else []
+        end(loop, trial, lambda t: value(t) + (apart if t.repeat_of is None else -apart))
     return asked
 
 
@@ -64,7 +64,7 @@ def test_the_aggregate_is_what_counts(make_space, tmp_path):
 
 def repeated(*ends: tuple[TrialState, float], limit: float | None = None) -> list:
     """The trials of a configuration, as they are on record."""
-    attrs = lambda i: {} if i == 0 else {ORIGIN: 0}  # noqa: E731
+    attrs = lambda i: {} if i == 0 else {REPEAT_OF: 0}  # noqa: E731
     broken = lambda value: None if limit is None else {"m": value - limit}  # noqa: E731
     create = optuna.trial.create_trial
     return [
@@ -124,7 +124,7 @@ def test_history_of_repeats_learnt_in_pieces_is_the_one_learnt_at_once(ends, dat
             pieces.refresh(study)
     for (number, state), (_, _, value) in zip(firsts, ends, strict=True):
         if state is C:
-            study.add_trial(optuna.trial.create_trial(value=value, user_attrs={ORIGIN: number}))
+            study.add_trial(optuna.trial.create_trial(value=value, user_attrs={REPEAT_OF: number}))
         if data.draw(st.booleans()):
             pieces.refresh(study)
     for history in (pieces, once):

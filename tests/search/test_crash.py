@@ -46,7 +46,7 @@ class Pool(Deaf):
 
 
 def loss(trial: Trial, step: int) -> float:
-    return trial.params["eta"] + trial.params.get("drop", 0.3) + 1 / step + (0.001 * trial.number if trial.origin is not None else 0)
+    return trial.params["eta"] + trial.params.get("drop", 0.3) + 1 / step + (0.001 * trial.number if trial.repeat_of is not None else 0)
 
 
 def drive(space, folder, loss=loss, max_t: int = MAX_T) -> SearchLoop:
@@ -82,7 +82,7 @@ def outcome(loop: SearchLoop) -> list[Any]:
     told = {told[0].number: told for told in RecordedTrials(loop.store.folder, loop.store.space)()}
     reports_of = lambda t: [] if record.is_given(t) else [(r.step, r.metrics) for r in told[t.number][2]]  # noqa: E731
     return [
-        (t.number, t.state.name, t.params, t.user_attrs["begun"], record.origin_of(t), t.intermediate_values, reports_of(t))
+        (t.number, t.state.name, t.params, t.user_attrs["begun"], record.repeat_of(t), t.intermediate_values, reports_of(t))
         for t in loop.store.study.get_trials(deepcopy=False)
     ] + [loop.store.winner(), [r.value for r in loop.store.results().values()]]
 
@@ -149,7 +149,7 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     going = SweepController(loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None)
     going.finish_leftover_trials()
     begun = [going.pool.started[going.start_trial()][0] for _ in range(2)]
-    assert [t.origin for t in begun] == [None, first.number] and begun[1].params == first.params != begun[0].params
+    assert [t.repeat_of for t in begun] == [None, first.number] and begun[1].params == first.params != begun[0].params
     if points != "[]":
         assert begun[0].params["eta"] == 0.1
     assert [SearchLoop.open(tmp_path, space).store.trial(t.number) for t in begun] == begun, "what is on record is what runs"

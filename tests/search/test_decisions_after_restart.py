@@ -112,7 +112,7 @@ def test_repeats_are_not_compared_after_a_driver_that_starts_anew_either(make_sp
         loop.report(first.number, ProgressUpdate(reports(0.5, start=step), None, None, 1, 0.0))
     loop.tell(first.number, State.COMPLETE)
     repeat = loop.ask()
-    assert repeat.origin == first.number
+    assert repeat.repeat_of == first.number
     for step in (1, 2, 3):
         loop.report(repeat.number, ProgressUpdate(reports(0.1, start=step), None, None, 1, 0.0))
     again = opened(tmp_path, space)

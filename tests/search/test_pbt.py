@@ -127,7 +127,7 @@ def outcome(loop: SearchLoop) -> list[Any]:
         [(r.state, r.value, r.best_step, r.steps) for r in loop.store.results().values()],
     ]
     for t in loop.store.study.get_trials(deepcopy=False):
-        lineage = [(x.step, x.donor, x.origin, x.keys, x.params) for x in record.lineage_of(t)]
+        lineage = [(x.step, x.donor, x.donor_step, x.keys, x.params) for x in record.lineage_of(t)]
         found.append((t.number, t.params, t.intermediate_values, record.curve_of(t), lineage, record.decided_of(t)))
     return found
 
@@ -159,10 +159,10 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
     for t in perturbed:
         donors = [recorded.trials[int(x.donor)] for x in t.lineage]
         assert all(d.preprocessor == t.preprocessor and d.number != t.number for d in donors)
-        assert all(EVERY <= x.step <= x.origin < MAX_T for x in t.lineage)
+        assert all(EVERY <= x.step <= x.donor_step < MAX_T for x in t.lineage)
         assert told.tags[t.number] == {"sweeps.pbt": ", ".join(map(str, t.lineage))}
         steps = [r for r in told.told[t.number] if "pbt.params.eta" in r.metrics]
-        assert [(r.step, r.metrics["pbt.params.eta"]) for r in steps] == [(x.origin, x.params["eta"]) for x in t.lineage]
+        assert [(r.step, r.metrics["pbt.params.eta"]) for r in steps] == [(x.donor_step, x.params["eta"]) for x in t.lineage]
         assert steps[-1].metrics["pbt.params.n"] == t.params["n"] and "pbt.params.kind" not in steps[-1].metrics
         assert t.to_json()["lineage"][0]["donor"] == t.lineage[0].donor
         assert [step for step, _ in t.curve] == list(range(1, MAX_T + 1)), "the model's whole curve"
@@ -182,7 +182,7 @@ def test_the_copy_is_the_members_own(undisturbed):
     loop = undisturbed[0].search
     for t in record.read(loop.store.folder).trials:
         for taken in t.lineage:
-            copy = loop.store.folder / "trials" / t.id / f"checkpoint_{taken.origin:06d}_of_{taken.donor}"
+            copy = loop.store.folder / "trials" / t.id / f"checkpoint_{taken.donor_step:06d}_of_{taken.donor}"
             assert (copy / "state").is_file() and not copy.is_symlink()
 
 

@@ -91,7 +91,7 @@ def test_repeats_are_begun_when_the_first_has_come_to_its_end_with_other_seeds(m
     assert loop.queue.known_total == 4
     loop = SearchLoop.open(tmp_path, space)  # a driver that takes it up knows what is due
     second = loop.ask()
-    assert second.params == first.params and second.origin == first.number and second.seed != first.seed
+    assert second.params == first.params and second.repeat_of == first.number and second.seed != first.seed
     assert loop.store.trial(second.number) == second == SearchLoop.open(tmp_path, space).store.trial(second.number)
     third = loop.ask()
     assert third.params == first.params and loop.ask() is None
@@ -142,7 +142,7 @@ def test_without_repeats_each_trial_is_a_configuration():
 
 def test_whole_configurations_win_over_those_that_lack_a_repeat():
     made = [(0, None, 0.5, C), (1, 0, 0.5, C), (2, None, 0.1, C), (3, 2, 0.1, F), (4, None, 0.2, P)]
-    trials = [(n, origin, Result(state, v, values=(v,))) for n, origin, v, state in made]
+    trials = [(n, first, Result(state, v, values=(v,))) for n, first, v, state in made]
     assert Configurations.of(trials, Repeats(2)).winner((True,)) == 0
     assert Configurations.of(trials[2:], Repeats(2)).winner((True,)) == 2, "the best of what there is"
 

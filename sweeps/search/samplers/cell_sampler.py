@@ -21,7 +21,7 @@ from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.search.samplers.history import History
 from sweeps.space import Space
 from sweeps.study.distributions import distribution_of
-from sweeps.study.record import origin_of
+from sweeps.study.record import repeat_of
 from sweeps.study.trial_building import seed_of
 
 
@@ -61,7 +61,7 @@ class CellSampler(BaseSampler):
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the dimensions whose values are suggested together. Return {} for a repeat, because all values of a repeat are fixed."""
-        if origin_of(trial) is not None:
+        if repeat_of(trial) is not None:
             return {}
         if self.model is None:
             return dict(self.optuna_sampler.space)
@@ -71,7 +71,7 @@ class CellSampler(BaseSampler):
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
         """Suggest the values of several dimensions together. Return {} for a repeat, because all values of a repeat are fixed."""
-        if origin_of(trial) is not None:
+        if repeat_of(trial) is not None:
             return {}
         if self.model is None:
             visible_study: Any = study if self._repeats.count == 1 else ByConfiguration(study, self._repeats)

@@ -15,7 +15,7 @@ from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.space.section_models import Repeats
-from sweeps.study.record import is_given, origin_of
+from sweeps.study.record import is_given, repeat_of
 from sweeps.study.repeats import AGGREGATES
 
 
@@ -70,7 +70,7 @@ class ByConfiguration:
     def _get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False) -> list[FrozenTrial]:
         by_configuration: dict[int, list[FrozenTrial]] = defaultdict(list)
         for t in self._study._get_trials(deepcopy=deepcopy, use_cache=use_cache):
-            origin = origin_of(t)
-            by_configuration[t.number if origin is None else origin].append(t)
+            first = repeat_of(t)
+            by_configuration[t.number if first is None else first].append(t)
         merged = [merge_repeats(trials, self._repeats) for trials in by_configuration.values()]
         return [t for t in merged if states is None or t.state in states]

@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.configuration_view import merge_repeats
 from sweeps.space.section_models import Repeats
-from sweeps.study.record import origin_of
+from sweeps.study.record import repeat_of
 
 # The level for the final values of complete trials.
 FULL = math.inf
@@ -103,10 +103,10 @@ class History:
         signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
         fresh = []
         for trial in trials[self._read :]:
-            if (origin := origin_of(trial)) is None:
+            if (first := repeat_of(trial)) is None:
                 fresh.append(trial.number)
             else:
-                self._repeated[origin].append(trial.number)
+                self._repeated[first].append(trial.number)
         for number in [*self.running, *fresh]:
             trial = merge_repeats([trials[n] for n in (number, *self._repeated.get(number, ()))], self._repeats)
             self.running[number] = trial

@@ -183,7 +183,7 @@ class RunWriter:
         if trial.number not in self.runs:
             tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self._sweep}
             tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
-            tags |= {} if trial.origin is None else {"sweeps.repeats": format_trial_id(trial.origin)}
+            tags |= {} if trial.repeat_of is None else {"sweeps.repeats": format_trial_id(trial.repeat_of)}
             where = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
             run = self._find_run(where) if look_first else None
             if run is None:
