@@ -77,7 +77,7 @@ def make_bundle(folder: Path) -> Path:
         classes=("no", "yes"),
         raw=raw.head(32),
         expected=load(str(checkpoint)).predict(features.head(32)),
-        made={"sweep": "bench"},
+        training={"sweep": "bench"},
     )
 
 

@@ -112,7 +112,7 @@ def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
     made = exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
-    assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.made["trial"] == other
+    assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.training["trial"] == other
     done = invoke("export", result["dir"], "--trial", "99")
     assert done.exit_code == 2 and "no trial `99`" in done.stderr
 

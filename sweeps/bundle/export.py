@@ -97,7 +97,7 @@ def export_trial(
         The result of the export. If the bundle cannot be written, `error` gives the reason.
     """
     result = study_store.results()[number]
-    exported = Exported(described(study_store, number))
+    exported = Exported(describe_recorded(study_store, number))
     source, step, note = _model_to_export(folder, study_store, number, result, refitted, latest)
     exported = replace(exported, notes=(note,) if note else ())
     if source is None:
@@ -105,7 +105,7 @@ def export_trial(
     if space.trainer.load is None:
         return replace(exported, checkpoint=write.copy_checkpoint(source, target / "checkpoint"))
     sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
-    description = exported.best if step == result.best_step else described(study_store, number, step)
+    description = exported.best if step == result.best_step else describe_recorded(study_store, number, step)
     store = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
         return _write_bundle(exported, study_store.trial(number), step, description, folder, space, source, target, roots, refitted, store)
@@ -166,7 +166,7 @@ def _write_bundle(
         metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
         best["test"], note = score_test(metric, info.task, test[1], _predict(trial, load, source, fitted.transform(test[0])))
         notes = (*notes, note) if note else notes
-    made = description | {
+    training = description | {
         "test": best["test"],
         "sweep": folder.name,
         "metric": space.objective.metric,
@@ -180,7 +180,7 @@ def _write_bundle(
         "versions": provenance.versions(),
     }
     if refitted is not None:
-        made["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
+        training["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
     path = write.write_bundle(
         target / "bundle",
         checkpoint=source,
@@ -193,7 +193,7 @@ def _write_bundle(
         classes=info.classes,
         raw=info.check if space.data.given else None,
         expected=np.load(source / CHECK_PREDICTIONS) if (source / CHECK_PREDICTIONS).exists() else None,
-        made=to_json_value(made),
+        training=to_json_value(training),
     )
     return replace(exported, best=best, bundle=path, notes=notes)
 
@@ -237,7 +237,7 @@ def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
         ) from e
 
 
-def described(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
+def describe_recorded(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
     """Return the facts of a recorded trial, in the format in which `sweeps run --json` shows the best trial.
 
     If the sweep has several objectives, the result also has `values`. If the sweep has constraints, the result also has `feasible`. If
@@ -265,7 +265,7 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
     return description
 
 
-def worth(study_store: StudyStore, number: int, step: int) -> float | None:
+def objective_value(study_store: StudyStore, number: int, step: int) -> float | None:
     """Return the objective's value for the model that a trial had at a step.
 
     A bundle records this value. `sweeps export --alias` compares this value with the value of the model version that has the alias.
@@ -273,7 +273,7 @@ def worth(study_store: StudyStore, number: int, step: int) -> float | None:
     The value at the best step is the trial's value. In two cases, the value does not depend on the step. If trials are repeated, it is the
     aggregate of all repeats. If the objective is a cost, it is the cost of the whole trial.
     """
-    return described(study_store, number, step)["value"]  # type: ignore[no-any-return]
+    return describe_recorded(study_store, number, step)["value"]  # type: ignore[no-any-return]
 
 
 def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
@@ -286,7 +286,7 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
-    """Return the facts of a trial that `sweeps run --json` shows for every sweep. `described` adds more facts for some sweeps."""
+    """Return the facts of a trial that `sweeps run --json` shows for every sweep. `describe_recorded` adds more facts for some sweeps."""
     description = {
         "trial": trial.id,
         "value": result.value,

@@ -49,7 +49,7 @@ class ColumnSchema(BaseModel):
 
 
 class Manifest(BaseModel):
-    """Contents of `manifest.json`. The field names are the keys in the file.
+    """Contents of `manifest.json`. The field names are the keys in the file, except `training`, whose key is `made`.
 
     Attributes:
         format: version of the file format.
@@ -61,8 +61,8 @@ class Manifest(BaseModel):
         columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
             unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
-        made: facts of the sweep and the trial: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint,
-            versions and commit.
+        training: how the model was trained. Facts of the sweep and the trial: space file, trial, params, preprocessor, scaling, metric,
+            value, data fingerprint, versions and commit.
         python: version of Python that wrote the bundle, such as "3.12.1".
         requirements: pinned requirements of the packages that the bundle needs, such as `numpy==2.1.0`.
         pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle can run code.
@@ -78,7 +78,7 @@ class Manifest(BaseModel):
     classes: list[Scalar] | None
     columns: list[ColumnSchema]
     checked: bool
-    made: dict[str, Any]
+    training: dict[str, Any] = Field(alias="made")
     python: str
     requirements: list[str]
     pickled: dict[str, str]
@@ -98,7 +98,7 @@ class Manifest(BaseModel):
 
     def write(self, bundle: Path) -> None:
         """Write the manifest and its hash. All other files of the bundle must be complete before this call."""
-        (bundle / FILE).write_text(json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (bundle / FILE).write_text(json.dumps(self.model_dump(by_alias=True), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         integrity.write_hashes(bundle)
 
     @classmethod

@@ -66,7 +66,7 @@ def write_bundle(
     classes: Sequence[Any] | None,
     raw: pd.DataFrame | None,
     expected: np.ndarray | None,
-    made: dict[str, Any],
+    training: dict[str, Any],
 ) -> Path:
     """Write the bundle of a trained model. The bundle is kept only if a fresh process loads it and reproduces the predictions of training.
 
@@ -82,7 +82,7 @@ def write_bundle(
         classes: original values of the label, in the order of the model's class codes. None without a label and for regression.
         raw: at least one row of raw features without the label, as in training. None if the loop read its own data.
         expected: the model's output for `raw` in training, of shape (n,) or (n, k). If None, the check does not compare predictions.
-        made: facts of the sweep and the trial; see `Manifest.made`.
+        training: facts of the sweep and the trial; see `Manifest.training`.
 
     Returns:
         `target`.
@@ -103,7 +103,7 @@ def write_bundle(
         "classes": None if classes is None else [json_scalar(c) for c in classes],
         "columns": [] if raw is None else schema.infer_schema(raw),
         "checked": raw is not None and expected is not None,
-        "made": json.loads(json.dumps(made, default=str)),
+        "made": json.loads(json.dumps(training, default=str)),
     }
     _build(target, about, checkpoint, fitted, imports, roots, raw, expected)
     return target

@@ -79,7 +79,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
         seconds=round(time.time() - controller.began, 2),
         reason=controller.reason,
         notes=notes,
-        front=tuple(trial_export.described(store, n) for n in front),
+        front=tuple(trial_export.describe_recorded(store, n) for n in front),
         freed=dataclasses.asdict(cleaner.freed) if (cleaner := controller.trials.cleaner) else None,
     )
     ended = time.time()

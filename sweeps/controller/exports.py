@@ -178,7 +178,7 @@ class _Export:
         result = self.store.results()[number]
         checkpoint = self.store.latest(number) if self.latest else result.checkpoint
         step = result.best_step if checkpoint is None else checkpoint.best_step
-        return step, None if step is None else trial_export.worth(self.store, number, step)
+        return step, None if step is None else trial_export.objective_value(self.store, number, step)
 
     def _write_one(self, number: int, target: Path) -> Written:
         """Export one trial to a folder. If the export fails, the folder does not exist afterwards."""
@@ -210,10 +210,10 @@ class _Export:
             done = trial_export.export_trial(folder, space, store, number, work, roots, refitted, self.latest, self.trust)
         if done.error is not None:
             raise done.error
-        made = done.bundle or done.checkpoint
-        if made is None:
+        written = done.bundle or done.checkpoint
+        if written is None:
             raise InputError(Problem("--trial", done.notes[-1]))
-        made.rename(target)
+        written.rename(target)
         return Written(target, done.notes)
 
 
@@ -231,10 +231,10 @@ def holds_model(target: Path, refit: bool, step: int | None, value: float | None
 
     try:
         integrity.verify_hashes(target)
-        made = Manifest.read(target).made
+        training = Manifest.read(target).training
     except (integrity.IntegrityError, OSError):
         return False
-    return ("refit" in made, made.get("best_step"), made.get("value")) == (refit, step, to_json_value(value))
+    return ("refit" in training, training.get("best_step"), training.get("value")) == (refit, step, to_json_value(value))
 
 
 def digest_of(bundle: Path) -> str | None:
@@ -273,7 +273,7 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     from sweeps.bundle.manifest import Manifest
     from sweeps.tracking.mlflow import registry, uris
 
-    made = Manifest.read(bundle).made
+    training = Manifest.read(bundle).training
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
     if tracked == {}:
         raise InputError(
@@ -286,4 +286,6 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
             )
         )
     digest = integrity.sha256(bundle / integrity.MANIFEST)
-    return registry.register(bundle, digest, made, uris.add_password(tracked["tracking_uri"]), tracked["parent_run"], name, alias, force)
+    return registry.register(
+        bundle, digest, training, uris.add_password(tracked["tracking_uri"]), tracked["parent_run"], name, alias, force
+    )

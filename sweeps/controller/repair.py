@@ -32,35 +32,40 @@ DAMAGED = ".damaged-"
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairResult:
     """Result of a repair.
 
     Attributes:
         folder: The sweep's folder.
         lines: Number of lines of the journal before the repair.
-        salvaged: The new journal, with what the repair did to each trial. None if the journal needed no repair.
+        rebuilt: The new journal, with what the repair did to each trial. None if the journal needed no repair.
         kept: Paths under which the damaged files and folders are kept.
-        why: Description of each problem that was found, in one line; () if nothing was damaged.
+        problems: Description of each problem that was found, in one line; () if nothing was damaged.
     """
 
     folder: Path
     lines: int = 0
-    salvaged: RebuiltJournal | None = None
+    rebuilt: RebuiltJournal | None = None
     kept: tuple[Path, ...] = ()
-    why: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `repair --json` prints."""
-        shown: dict[str, object] = {"dir": str(self.folder), "repaired": bool(self.why), "why": self.why, "kept": list(map(str, self.kept))}
-        if self.salvaged is not None:
-            shown["lines"] = {"kept": self.lines - len(self.salvaged.dropped), "before": self.lines}
+        shown: dict[str, object] = {
+            "dir": str(self.folder),
+            "repaired": bool(self.problems),
+            "why": self.problems,
+            "kept": list(map(str, self.kept)),
+        }
+        if self.rebuilt is not None:
+            shown["lines"] = {"kept": self.lines - len(self.rebuilt.dropped), "before": self.lines}
             names = ("restored", "unfinished", "ended", "lost", "shortened", "dropped")
-            shown |= {name: getattr(self.salvaged, name) for name in names}
+            shown |= {name: getattr(self.rebuilt, name) for name in names}
         content: dict[str, JsonValue] = to_json_value(shown)
         return content
 
 
-def repair(sweep: str | os.PathLike[str]) -> Repaired:
+def repair(sweep: str | os.PathLike[str]) -> RepairResult:
     """Rebuild the study of a sweep from the readable lines of its journal and from its result.
 
     The damaged files are kept under other names. If the result is damaged or contradicts the study, it is also renamed, so that the
@@ -87,35 +92,35 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
         return _repair(folder)
 
 
-def _repair(folder: Path) -> Repaired:
+def _repair(folder: Path) -> RepairResult:
     from sweeps.search.journal_rebuild import first_fault
     from sweeps.study.journal import whole_lines
 
     journal, result = SweepFolder(folder).journal, SweepFolder(folder).result
     data = journal.read_bytes() if journal.exists() else b""
     lines, shown = whole_lines(data), read_result(folder)
-    salvaged, problems = None, list[str]()
+    rebuilt, problems = None, list[str]()
     if (fault := first_fault(lines)) is not None:
         problems.append(f"{JOURNAL}:{fault[0]}: {fault[1]}")
     elif shown is not None and (contradiction := _contradiction(folder)) is not None:
         problems.append(f"{JOURNAL}: {contradiction}")
     if problems:
-        salvaged = _salvage(folder, lines, shown)
+        rebuilt = _rebuild(folder, lines, shown)
     if result_fault := result_file_error(result):
         problems.append(f"{RESULT}: {result_fault}")
     if not problems:
-        return Repaired(folder)
+        return RepairResult(folder)
     number, moved = _next_number(folder), list[Path]()
-    if salvaged is not None and salvaged.changed:
+    if rebuilt is not None and rebuilt.changed:
         if journal.exists():
             moved.append(_damaged_name(journal, number))
             write_bytes(moved[0], data, sync=True)
-        write_bytes(journal, b"".join(salvaged.lines))
-    to_move = [path for trial in (salvaged.lost if salvaged else ()) if (path := _trial_folder(folder, trial)) is not None]
-    if result_fault or (salvaged is not None and salvaged.contradiction is not None):
+        write_bytes(journal, b"".join(rebuilt.lines))
+    to_move = [path for trial in (rebuilt.lost if rebuilt else ()) if (path := _trial_folder(folder, trial)) is not None]
+    if result_fault or (rebuilt is not None and rebuilt.contradiction is not None):
         to_move.insert(0, result)
     moved += [path.rename(_damaged_name(path, number)) for path in to_move]
-    return Repaired(folder, len(lines), salvaged, tuple(moved), tuple(problems))
+    return RepairResult(folder, len(lines), rebuilt, tuple(moved), tuple(problems))
 
 
 def _contradiction(folder: Path) -> str | None:
@@ -130,7 +135,7 @@ def _contradiction(folder: Path) -> str | None:
     return None
 
 
-def _salvage(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) -> RebuiltJournal:
+def _rebuild(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) -> RebuiltJournal:
     from sweeps.search.journal_rebuild import rebuild
     from sweeps.search.trial_repair import SweepFacts
 

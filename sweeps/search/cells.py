@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 Cell = Mapping[str, Any]
 
 
-def key_of(cell: Cell) -> str:
-    """Return a cell as JSON text. A cell is a mapping and thus cannot be the key of a dict, but this text can."""
-    return json.dumps(cell, sort_keys=True, default=str)
-
-
 def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
     """Return the index of the cell that a trial belongs to.
 

@@ -1,6 +1,7 @@
 """Find the keys of a trial from its parameter values, for the repair of a study. Pure functions, no I/O.
 
-A key is what a sampler chooses for a dimension: the name of an option (`Option.key`), a number, or a quantile of a normal distribution.
+A key is what a sampler chooses for a dimension: the name of an option (`Option.key`), a number, or a cumulative probability of a normal
+distribution.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from sweeps.core.json_files import is_number
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Trial
 from sweeps.space import Space
-from sweeps.space.domains import Dimension, quantile
+from sweeps.space.domains import Dimension, cumulative_probability
 from sweeps.study import trial_building
 from sweeps.study.distributions import distribution_of
 from sweeps.study.journal_rules import UNREADABLE
@@ -63,7 +64,7 @@ def find_configuration(space: Space, number: int, described: Mapping[str, Any]) 
             name = dimension.name
             if dimension.options and name not in options:
                 raise _OpenOption(dimension)
-            keys[name] = options[name] if dimension.options else key_of(dimension, _look_up(described, name))
+            keys[name] = options[name] if dimension.options else key_of_value(dimension, _look_up(described, name))
             return keys[name]
 
         try:
@@ -97,7 +98,7 @@ def _look_up(described: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def key_of(dimension: Dimension, value: Any) -> Any:
+def key_of_value(dimension: Dimension, value: Any) -> Any:
     """Return the key of a value of a dimension. This function is the inverse of `Dimension.value`.
 
     Raises:
@@ -106,7 +107,9 @@ def key_of(dimension: Dimension, value: Any) -> Any:
     if dimension.options:
         return value
     if is_number(value):
-        key = quantile(dimension, value) if dimension.mean is not None else int(value) if dimension.is_integer else float(value)
+        key = (
+            cumulative_probability(dimension, value) if dimension.mean is not None else int(value) if dimension.is_integer else float(value)
+        )
         distribution = distribution_of(dimension)
         if distribution._contains(distribution.to_internal_repr(key)) and equal_values(dimension.value(key), value):
             return key

@@ -17,7 +17,7 @@ from sweeps.core.json_files import is_number
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Checkpoint, format_trial_id
-from sweeps.search.configuration_search import equal_values, find_configuration, key_of, try_build
+from sweeps.search.configuration_search import equal_values, find_configuration, key_of_value, try_build
 from sweeps.search.journal_lines import TrialLines, external_key, format_time, given_number, new_line, progress_line
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Space
@@ -102,7 +102,7 @@ class TrialRepair:
 
         def choose(dimension: Dimension) -> Any:
             name = dimension.name
-            keys[name] = recorded[name] if name in recorded else key_of(dimension, labels[name])
+            keys[name] = recorded[name] if name in recorded else key_of_value(dimension, labels[name])
             return keys[name]
 
         built = try_build(self._space, number, choose)

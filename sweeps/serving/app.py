@@ -142,7 +142,7 @@ class _Endpoints:
         self.bundle, self.limits, self.manifest, self.metrics = bundle, limits, bundle.manifest, Metrics(replica)
         self.batcher: Batcher[Rows] = Batcher(self._predict_batch, lambda rows: rows.count)
         self.request_schema, self.answer_schema = request_checks.schemas(self.manifest.columns, self.manifest.classes, limits.max_rows)
-        facts = self.manifest.made
+        facts = self.manifest.training
         self.about = {key: facts[key] for key in ("sweep", "trial", "metric", "value") if facts.get(key) is not None}
 
     def _predict_batch(self, batch: list[Rows]) -> list[bytes]:

@@ -159,7 +159,7 @@ class Dimension:
         raise ValueError(f"{self.name}: no option {key!r}; valid: {', '.join(str(o.key) for o in self.options)}")
 
 
-def quantile(dimension: Dimension, value: float) -> float:
+def cumulative_probability(dimension: Dimension, value: float) -> float:
     """Return the key of a value of `randn` or `qrandn`: the value's cumulative probability, clipped to `EDGES`."""
     assert dimension.mean is not None and dimension.sd is not None
     low, high = EDGES

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.core.resources import Shape, shape_of
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import BRANCHING, EDGES, Dimension, multiple, quantile
+from sweeps.space.domains import BRANCHING, EDGES, Dimension, cumulative_probability, multiple
 from sweeps.space.templates import Template, children, dimensions, enclosing_options, fill
 
 MAX_CELLS = 100_000
@@ -126,7 +126,7 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
         return list(_integers(dim))
     terms = [term for other in dims for term in other.when if term.name == dim.name]
     keys = points(dim, {number for term in terms for _, number in term.tests})
-    return keys if dim.mean is None else [quantile(dim, key) for key in keys]
+    return keys if dim.mean is None else [cumulative_probability(dim, key) for key in keys]
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:

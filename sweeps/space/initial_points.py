@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import Dimension, multiple, quantile
+from sweeps.space.domains import Dimension, cumulative_probability, multiple
 from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.problems import Problems
 from sweeps.space.section_models import InitialPoint
@@ -55,7 +55,7 @@ class InitialPointsParser:
                 self.problems.add(node.keys[name], path, f"the space has no dimension `{name}`; {hint}")
                 continue
             try:
-                keys[name], known[name] = key_of(self.dims[name], child)
+                keys[name], known[name] = key_and_value(self.dims[name], child)
             except InvalidValue as e:
                 self.problems.add(child.mark, f"{path}.{name}", e.with_value(child))
         if len(self.problems) > before:
@@ -103,7 +103,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value and abs(value) != float("inf")
 
 
-def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
+def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
     """Convert the value that an initial point gives for a dimension into the key that a sampler would suggest for it.
 
     Args:
@@ -127,5 +127,5 @@ def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
     if dim.q is not None and multiple(value, dim.q) != value:
         raise InvalidValue(f"must be a multiple of {dim.q:g}")
     if dim.mean is not None:
-        return quantile(dim, value), float(value)
+        return cumulative_probability(dim, value), float(value)
     return (value, value) if dim.is_integer else (float(value), float(value))

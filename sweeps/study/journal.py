@@ -157,11 +157,11 @@ def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
 
 
 def whole_lines(data: bytes) -> list[bytes]:
-    """Return the complete lines of a journal, each with its line feed. An incomplete last line is left out; see `torn_from`."""
-    return [line + b"\n" for line in data[: torn_from(data)].split(b"\n")[:-1]]
+    """Return the complete lines of a journal, each with its line feed. An incomplete last line is left out; see `torn_tail_start`."""
+    return [line + b"\n" for line in data[: torn_tail_start(data)].split(b"\n")[:-1]]
 
 
-def torn_from(data: bytes) -> int:
+def torn_tail_start(data: bytes) -> int:
     """Return the offset at which the incomplete end of a journal begins. If there is no incomplete end, return the length of `data`.
 
     The incomplete end is everything after the last line feed. If the last line with a line feed is not JSON, this line also belongs to the
@@ -187,7 +187,7 @@ def cut_torn_tail(journal: Path) -> int:
     if not journal.exists():
         return 0
     data = journal.read_bytes()
-    end = torn_from(data)
+    end = torn_tail_start(data)
     if end < len(data):
         with open(journal, "r+b") as f:
             f.truncate(end)

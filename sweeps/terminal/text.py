@@ -15,7 +15,7 @@ from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
 
 if TYPE_CHECKING:
-    from sweeps.controller.repair import Repaired
+    from sweeps.controller.repair import RepairResult
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.core.result import SweepResult
     from sweeps.study.record import Record, TrialRecord
@@ -191,13 +191,13 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
     return f"{done} {format_bytes(freed['bytes'])}: {what}; the other checkpoints use {format_bytes(freed['left'])}"
 
 
-def format_repair(done: Repaired) -> str:
+def format_repair(done: RepairResult) -> str:
     """Format the result of a repair."""
-    if not done.why:
+    if not done.problems:
         return f"{done.folder.name}: nothing to repair"
-    lines = [f"{done.folder.name}: {why}" for why in done.why]
+    lines = [f"{done.folder.name}: {problem}" for problem in done.problems]
     lines += pairs([("kept", relative_path(path)) for path in done.kept])
-    if (found := done.salvaged) is not None:
+    if (found := done.rebuilt) is not None:
         facts = [("lines", f"{done.lines - len(found.dropped)} of {done.lines} were kept")]
         meanings = {
             "ended": "complete in the study",

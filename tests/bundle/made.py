@@ -93,5 +93,5 @@ def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
         "classes": ("no", "yes"),
         "raw": raw(),
         "expected": model.predict(fitted.transform(raw())),
-        "made": {"sweep": "test", "params": {"eta": 0.1}, "value": np.float64(0.25), "path": Path("x")},
+        "training": {"sweep": "test", "params": {"eta": 0.1}, "value": np.float64(0.25), "path": Path("x")},
     }

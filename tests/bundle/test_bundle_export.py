@@ -59,8 +59,8 @@ def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundl
     path, _ = bundle
     again = tmp_path / "0001"
     shutil.copytree(path, again)
-    made = load_bundle(again).manifest.made
-    step, value = made.get("best_step"), made.get("value")
+    training = load_bundle(again).manifest.training
+    step, value = training.get("best_step"), training.get("value")
     assert exports.holds_model(again, False, step, value) and not exports.holds_model(again, True, step, value)
     assert not exports.holds_model(again, False, step, -1.0) and not exports.holds_model(again, False, 7, value), "it went on since"
     (again / "MLmodel").write_text("changed")
@@ -82,7 +82,7 @@ def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the
 def test_the_manifest(bundle):
     path, _ = bundle
     facts = load_bundle(path).manifest
-    assert facts.made == {"sweep": "test", "params": {"eta": 0.1}, "value": 0.25, "path": "x"}
+    assert facts.training == {"sweep": "test", "params": {"eta": 0.1}, "value": 0.25, "path": "x"}
     assert facts.classes == ["no", "yes"] and facts.label == "sold" and facts.checked
     assert [(c.name, c.type) for c in facts.columns] == [
         ("rooms", "integer"),

@@ -66,7 +66,7 @@ def trained(module, params, task, steps, folder):
         "classes": cur.classes,
         "raw": raw.drop(columns="y").iloc[160:192],
         "expected": np.load(checkpoint / "check.npy"),
-        "made": {},
+        "training": {},
     }
 
 

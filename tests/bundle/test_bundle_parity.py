@@ -132,7 +132,7 @@ def made(local_ray, tmp_path_factory):
                     run = run_loop(module.train_func, params, make(check=check, _kept={}), shards, here)
                     checkpoint = run.checkpoints[len(run.metrics)]
                     model, expected = module.load(str(checkpoint)), np.load(checkpoint / "check.npy")
-                facts = {"label": "y", "task": "binary", "classes": (0, 1), "raw": raw.drop(columns="y").iloc[88:], "made": {}}
+                facts = {"label": "y", "task": "binary", "classes": (0, 1), "raw": raw.drop(columns="y").iloc[88:], "training": {}}
                 parts = {"checkpoint": checkpoint, "fitted": fitted, "load": name, "roots": (folder,), "expected": expected, **facts}
                 path = write_bundle(here / "bundle", **parts)
                 found[trainer, chain] = load_bundle(path), fitted, model, parts

@@ -214,12 +214,12 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
 def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
     _, loop = uneven(tmp_path)
     assert loop.store.results()[0].value == 0.29
-    assert [trial_export.worth(loop.store, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
+    assert [trial_export.objective_value(loop.store, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
 
 
 def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
     _, loop = uneven(tmp_path, "repeats: 2\n")
-    assert trial_export.worth(loop.store, 0, 2) == trial_export.worth(loop.store, 1, 4) == pytest.approx(0.79)
+    assert trial_export.objective_value(loop.store, 0, 2) == trial_export.objective_value(loop.store, 1, 4) == pytest.approx(0.79)
 
 
 def exported(folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **how: Any) -> tuple[trial_export.Exported, dict[str, Any]]:
@@ -228,7 +228,7 @@ def exported(folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **
     facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
     store = SimpleNamespace(load_info=lambda data: facts, load_chain=lambda *which: None, load_test=lambda data: None)
     monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: store)
-    monkeypatch.setattr(trial_export.write, "write_bundle", lambda target, **kept: told.update(kept["made"]) or target)
+    monkeypatch.setattr(trial_export.write, "write_bundle", lambda target, **kept: told.update(kept["training"]) or target)
     space = dataclasses.replace(loop.store.space, trainer=dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load"))
     return trial_export.export_trial(folder, space, loop.store, 0, folder / "exports" / "0000", (), **how), told
 
@@ -247,9 +247,11 @@ def test_a_bundle_keeps_the_constraints_if_its_own_step_did(tmp_path, monkeypatc
 def test_of_several_objectives_a_bundle_has_the_values_of_its_own_step(tmp_path):
     loop = SearchLoop.open(sweep := made(tmp_path, TWO, worse=1.0), saved_space(sweep)[0])
     assert (
-        trial_export.described(loop.store, 0)["values"] == trial_export.described(loop.store, 0, 1)["values"] == {"loss": 0.1, "size": 4.0}
+        trial_export.describe_recorded(loop.store, 0)["values"]
+        == trial_export.describe_recorded(loop.store, 0, 1)["values"]
+        == {"loss": 0.1, "size": 4.0}
     )
-    assert trial_export.described(loop.store, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
+    assert trial_export.describe_recorded(loop.store, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
 
 
 def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path, monkeypatch):

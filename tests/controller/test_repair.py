@@ -90,7 +90,7 @@ def test_r9_a_study_with_less_than_the_result_says_is_refused(old_sweep, left):
         assert "0 ended trials" in done.stderr and "4" in done.stderr and RESULT in done.stderr and "repair" in done.stderr
     assert files_of(old_sweep) == before, "nothing runs again, and nothing is made"
     done = repair(old_sweep)
-    assert done.salvaged is not None and done.salvaged.restored == ("0002",) and not (old_sweep / RESULT).exists()
+    assert done.rebuilt is not None and done.rebuilt.restored == ("0002",) and not (old_sweep / RESULT).exists()
     assert states(old_sweep)["0002"] == "COMPLETE"
     shown = json.loads(invoke("show", old_sweep, "--json").stdout)
     kept = json.loads((old_sweep / f"{RESULT}.damaged-1").read_text())
@@ -100,7 +100,7 @@ def test_r9_a_study_with_less_than_the_result_says_is_refused(old_sweep, left):
     study = record.read(old_sweep)
     assert study.data == json.loads((old_sweep / "provenance.json").read_text())[0]["data_fingerprint"]
     assert study.best.result.checkpoint is not None, "its model can be exported"
-    assert not repair(old_sweep).why
+    assert not repair(old_sweep).problems
 
 
 def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, monkeypatch):
@@ -140,7 +140,7 @@ def test_r8_a_trial_whose_end_was_lost_goes_on(damaged):
     lines = (damaged / JOURNAL).read_bytes().splitlines(keepends=True)
     (damaged / JOURNAL).write_bytes(b"".join(line for line in lines if b'"op_code":6' not in line or b'"trial_id":1,' not in line))
     done = repair(damaged)
-    assert done.salvaged.unfinished == ("0001",) and states(damaged)["0001"] == "RUNNING"
+    assert done.rebuilt.unfinished == ("0001",) and states(damaged)["0001"] == "RUNNING"
     assert not (damaged / RESULT).exists(), "which says that all have ended"
 
 
@@ -150,7 +150,7 @@ def test_r8_the_folder_of_a_trial_that_was_lost_is_put_aside(damaged):
     kept = [line for i, line in enumerate(lines) if i != created and b'"trial_id":1,' not in line]
     (damaged / JOURNAL).write_bytes(b"".join(kept))
     done = repair(damaged)
-    assert done.salvaged.lost == ("0001",) and set(states(damaged)) == {"0000", "0002", "0003"}
+    assert done.rebuilt.lost == ("0001",) and set(states(damaged)) == {"0000", "0002", "0003"}
     assert not (damaged / "trials" / "0001").exists() and (damaged / "trials" / "0001.damaged-1" / "logs").is_dir()
 
 
@@ -208,7 +208,7 @@ def test_r8_verbs_that_only_look_and_repair_run_no_code_of_the_folder(old_sweep,
         assert invoke(verb[0], old_sweep, *verb[1:]).exit_code == 0
     assert invoke("ls", "--dir", old_sweep.parent).exit_code == 0
     (old_sweep / JOURNAL).write_bytes(b"")
-    assert repair(old_sweep).salvaged.restored == ("0002",)
+    assert repair(old_sweep).rebuilt.restored == ("0002",)
     assert not (tmp_path / "ran").exists() and "crafted" not in sys.modules
 
 
@@ -217,7 +217,7 @@ def test_r8_a_result_that_is_none_is_put_aside(old_sweep):
     done = invoke("resume", old_sweep, "--trust")
     assert done.exit_code == 2 and done.stderr.startswith(f"{old_sweep / RESULT}: ") and done.stderr.count("\n") == 1
     assert invoke("show", old_sweep).stderr.startswith(f"{old_sweep / RESULT}: ")
-    assert repair(old_sweep).kept == (old_sweep / f"{RESULT}.damaged-1",) and not repair(old_sweep).why
+    assert repair(old_sweep).kept == (old_sweep / f"{RESULT}.damaged-1",) and not repair(old_sweep).problems
     assert states(old_sweep)["0002"] == "COMPLETE"
 
 

@@ -255,9 +255,9 @@ def refitted_on_all_but_test(file, result, rows):
     learnt = pd.concat([splits.train.to_pandas(), splits.valid.to_pandas()])
     before = sorted(p.name for p in result.dir.iterdir())
     bundle = sweeps.load_bundle(exports.export(result.dir, refit=True)[0].path)
-    made, first = bundle.manifest.made, sweeps.load_bundle(result.bundle)
+    made, first = bundle.manifest.training, sweeps.load_bundle(result.bundle)
     assert made["refit"] == {"on": ["train", "valid"], "rows": len(learnt), "steps": made["best_step"]} and bundle.manifest.checked
-    assert "refit" not in first.manifest.made and made["trial"] == result.best["trial"] and made["value"] == result.best["value"]
+    assert "refit" not in first.manifest.training and made["trial"] == result.best["trial"] and made["value"] == result.best["value"]
     features = rows.data.astype(float)
     wanted = (features - learnt[features.columns].mean()) / learnt[features.columns].std(ddof=0)
     pd.testing.assert_frame_equal(bundle._fitted.transform(rows.data)[features.columns], wanted, check_dtype=False, rtol=1e-5)
@@ -378,7 +378,7 @@ space:
     bundle, rows = sweeps.load_bundle(more.bundle), pd.DataFrame({"word": ["a", "abcd"]}, index=[7, 8])
     expected = rows.assign(loss=more.best["value"], long=[False, True])
     pd.testing.assert_frame_equal(bundle.predict(rows), expected)
-    assert bundle.manifest.columns == [] and bundle.manifest.made["data_fingerprint"] == begun[1]["data_fingerprint"]
+    assert bundle.manifest.columns == [] and bundle.manifest.training["data_fingerprint"] == begun[1]["data_fingerprint"]
     rows.assign(other=1).to_csv(tmp_path / "rows.csv", index=False)
     pd.testing.assert_frame_equal(predict_file(more.bundle, tmp_path / "rows.csv"), expected.reset_index(drop=True), check_dtype=False)
     (again,) = export(more.dir, trial=more.best["trial"], output=tmp_path / "again")

@@ -110,7 +110,7 @@ def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder, data):
     with touching_nothing_outside(sweep):
         read(sweep)
         repair(sweep)
-    assert not repair(sweep).why, "there is nothing left to repair"
+    assert not repair(sweep).problems, "there is nothing left to repair"
     space, _ = saved_space(sweep)
     shown = json.loads(command("show", sweep, "--json"))
     known = {t["trial"]: t for t in json.loads(command("show", folder, "--json"))["all"]}

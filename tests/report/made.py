@@ -41,7 +41,7 @@ def space_in(folder: Path) -> Space:
     return load(file)
 
 
-def key_of(dimension: Dimension, rng: random.Random) -> Any:
+def random_key(dimension: Dimension, rng: random.Random) -> Any:
     """Return a random key of a dimension, as a search would sample it."""
     if dimension.options:
         return rng.choice(dimension.options).key
@@ -59,7 +59,7 @@ def trial(
     rng, labels = random.Random(number), {}
 
     def choose(dimension: Dimension) -> Any:
-        key = key_of(dimension, rng)
+        key = random_key(dimension, rng)
         labels[dimension.name] = key if dimension.options else dimension.value(key)
         return key
 

@@ -20,7 +20,7 @@ from sweeps.search.journal_rebuild import RebuiltJournal, first_fault, rebuild
 from sweeps.search.search_loop import SearchLoop
 from sweeps.search.trial_repair import SweepFacts
 from sweeps.study import record
-from sweeps.study.journal import torn_from, whole_lines
+from sweeps.study.journal import torn_tail_start, whole_lines
 from sweeps.study.journal_records import parse_line
 from sweeps.study.journal_rules import Rules
 from tests.fuzz.harness import EXAMPLES, fuzzed
@@ -191,7 +191,7 @@ def test_what_a_crash_leaves_is_no_damage(whole, tmp_path):
     data, last = b"".join(whole.lines), whole.lines[-1]
     for torn in (b"", last[:7], b"\0" * 50, last[:9] + b"\0\0\0\n", last[:9] + b"\0\n" + last[:5], b"\xff"):
         (tmp_path / JOURNAL).write_bytes(data + torn)
-        assert torn_from(data + torn) == len(data)
+        assert torn_tail_start(data + torn) == len(data)
         study = record.read(tmp_path)
         assert study is not None and len(study.trials) == len(whole.outcome) - 2
         assert (tmp_path / JOURNAL).read_bytes() == data + torn, "to look changes nothing"

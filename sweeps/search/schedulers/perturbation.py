@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.space import Dimension
-from sweeps.space.domains import EDGES, multiple, quantile
+from sweeps.space.domains import EDGES, cumulative_probability, multiple
 
 # Factors for the perturbation of a number.
 FACTORS = (0.8, 1.2)
@@ -134,7 +134,7 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Any:
 def _key(dimension: Dimension, value: Any) -> Any:
     """Clip a value to the bounds of a dimension, and return the key of the clipped value."""
     if dimension.mean is not None:
-        return quantile(dimension, value)
+        return cumulative_probability(dimension, value)
     assert dimension.lower is not None and dimension.highest is not None
     clipped = min(max(value, dimension.lower), dimension.highest)
     return int(clipped) if dimension.is_integer else float(clipped)

@@ -75,14 +75,14 @@ def check_names(name: str, alias: str | None) -> None:
 
 
 def register(
-    bundle: Path, digest: str, made: Mapping[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool
+    bundle: Path, digest: str, training: Mapping[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool
 ) -> list[str]:
     """Log a bundle as an artifact of its trial's run, and register it as a version of a model.
 
     Args:
         bundle: The bundle's folder.
         digest: SHA-256 of the bundle's manifest.
-        made: How the bundle was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`, and optionally
+        training: How the model was trained, from the bundle's manifest: `sweep`, `trial`, `metric`, `goal`, `value`, and optionally
             `refit` and `feasible`.
         uri: MLflow's tracking URI.
         parent: ID of the sweep's run.
@@ -107,10 +107,10 @@ def register(
     with _mlflow_errors(uri):
         client = MlflowClient(uri)
         experiment = client.get_run(parent).info.experiment_id
-        where = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{made['trial']}'"
+        where = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{training['trial']}'"
         runs = client.search_runs([experiment], where, max_results=1)
         if not runs:
-            raise InputError(Problem("--register", f"MLflow has no run of trial {made['trial']} of this sweep"))
+            raise InputError(Problem("--register", f"MLflow has no run of trial {training['trial']} of this sweep"))
         run = runs[0]
         if not client.search_registered_models(f"name = '{name}'", max_results=1):
             client.create_registered_model(name)
@@ -119,9 +119,9 @@ def register(
         if same:  # An earlier command has registered this bundle.
             version, message = str(same[0]), f"this bundle is already registered as {name} version {same[0]}"
         else:
-            version = _create_version(client, bundle, digest, made, run, name)
+            version = _create_version(client, bundle, digest, training, run, name)
             message = f"registered this bundle as {name} version {version}, for the MLflow run {run.info.run_id}"
-        return [message] if alias is None else [message, _move_alias(client, name, alias, version, score_of(made), force)]
+        return [message] if alias is None else [message, _move_alias(client, name, alias, version, score_of(training), force)]
 
 
 @contextlib.contextmanager
@@ -160,22 +160,22 @@ def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: 
     return f"alias {alias} moved from version {current} to version {version}: {reason}"
 
 
-def _create_version(client: MlflowClient, bundle: Path, digest: str, made: Mapping[str, Any], run: Run, name: str) -> str:
+def _create_version(client: MlflowClient, bundle: Path, digest: str, training: Mapping[str, Any], run: Run, name: str) -> str:
     """Create a new version of a registered model, and return the version's number."""
     artifact = f"bundle-{digest[:12]}"  # Bundles of one trial have separate files, because each bundle is a separate version.
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
-    tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
+    tags = {f"sweeps.{key}": str(training[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
     tags |= {DIGEST: digest}
-    tags |= {"sweeps.refit": "+".join(made["refit"]["on"])} if "refit" in made else {}
-    tags |= {"sweeps.feasible": str(made["feasible"]).lower()} if "feasible" in made else {}
+    tags |= {"sweeps.refit": "+".join(training["refit"]["on"])} if "refit" in training else {}
+    tags |= {"sweeps.feasible": str(training["feasible"]).lower()} if "feasible" in training else {}
     source = f"{run.info.artifact_uri}/{artifact}"
     return str(client.create_model_version(name, source, run.info.run_id, tags, await_creation_for=0).version)
 
 
-def score_of(made: Mapping[str, Any]) -> Score:
+def score_of(training: Mapping[str, Any]) -> Score:
     """Return the score of a bundle from its manifest. A value that is null in the manifest was not finite, and becomes NaN."""
-    value = math.nan if made["value"] is None else float(made["value"])
-    return Score(made["metric"], made["goal"], value, made.get("feasible") is not False)
+    value = math.nan if training["value"] is None else float(training["value"])
+    return Score(training["metric"], training["goal"], value, training.get("feasible") is not False)
 
 
 def _score(tags: dict[str, str]) -> Score | None:
