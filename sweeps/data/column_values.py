@@ -140,19 +140,20 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
         dtype: dtype of the column in training, such as "datetime64[us, UTC]". If it has a time zone, a value without one is read as UTC.
 
     Raises:
-        InputError: a value is not a date, or a value has a time zone and the dtype has none.
+        InputError: a value is not a date, has a time zone although the dtype has none, or is outside the range of the dtype.
     """
     dates = _parse_dates(values, dtype)
-    if dates is None:  # A value has a time zone and the dtype has none. Find the first such value.
+    if dates is None:  # Find the first value that the dtype cannot hold.
         row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], dtype) is None)
-        zone = "with a time zone, such as 2026-01-31T12:00:00+00:00" if "," in dtype else "without a time zone, such as 2026-01-31T12:00:00"
-        raise InputError(InvalidValue.create(name, f"must hold dates {zone}, as in training", row, values.iloc[row]))
+        has_zone = "," not in dtype and pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz is not None
+        rule = f"must hold dates {'without a time zone' if has_zone else f'within the range of {dtype}'}, such as 2026-01-31T12:00:00"
+        raise InputError(InvalidValue.create(name, f"{rule}, as in training", row, values.iloc[row]))
     _refuse_unparsed(values, dates, name, "must hold dates, such as 2026-01-31T12:00:00")
     return dates
 
 
 def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
-    """Parse dates. Values that are not dates become NaT. Return None if a value has a time zone and the dtype has none."""
+    """Parse dates. Values that are not dates become NaT. Return None if the dtype cannot hold a value."""
     aware = "," in dtype  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
     try:
         return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware).astype(dtype)

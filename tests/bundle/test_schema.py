@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 
 import numpy as np
 import pandas as pd
@@ -110,6 +111,14 @@ def test_dates_with_offsets_of_their_own_are_dates_where_training_had_a_time_zon
         enforce_schema(said, naive)
     with pytest.raises(InputError, match=r"column `at` holds '2020-07-01T00:00:00Z' in row 3, but must hold dates with"):
         enforce_schema(pd.DataFrame({"at": ["2020-01-01", "2020-01-02", "2020-07-01T00:00:00Z", "2020-01-03"]}), naive)
+
+
+def test_a_date_outside_the_range_of_the_dtype_is_refused():
+    for dtype in ("datetime64[ns]", "datetime64[ns, UTC]"):
+        columns = [ColumnSchema(name="at", type="datetime", dtype=dtype)]
+        rule = re.escape(f"'9999-01-01' in row 2, but must hold dates within the range of {dtype}")
+        with pytest.raises(InputError, match=rule):
+            enforce_schema(pd.DataFrame({"at": ["2020-01-01", "9999-01-01"]}), columns)
 
 
 def test_a_column_of_objects_gets_the_type_of_its_values():
