@@ -31,6 +31,14 @@ REFS = {
     "when": "[a condition](../how-to/conditions.md)",
 }
 SPLITS = (("data", "valid"), ("data", "test"))
+SPACE_DEFAULTS = {
+    "space.preprocessor": "none",
+    "space.scaling": "1 worker",
+    "space.params": "`{}`",
+    "space.scaling.num_workers": "`1`",
+    "space.scaling.use_gpu": "`false`",
+    "space.scaling.resources_per_worker": "`{CPU: 1}`",
+}
 PAGES = {
     "trainer": ("Own training loop", "../how-to/own-loop.md"),
     "data": ("Own data", "../how-to/own-data.md"),
@@ -58,40 +66,21 @@ def page() -> str:
         "Where a value is `module:attr`, sweeps looks for the module beside the space file first, then in the working directory, then "
         "among the installed packages.\n",
     ]
-    rows = [(f"[`{key}`](#{key})", "yes" if key in made["required"] else "", purpose(key)) for key in made["properties"]]
+    keys, required = made["properties"], made["required"]
+    rows = [(f"[`{key}`](#{key})", "yes" if key in required else "", fragment["description"]) for key, fragment in keys.items()]
     parts += [table(("key", "required", "what it holds"), rows)]
-    for key, fragment in made["properties"].items():
+    for key, fragment in keys.items():
         parts += [f"\n## `{key}` {{ #{key} }}\n", *section(key, fragment)]
     parts += ["\n## Domains\n", *domains_section(), "\n## Preprocessors\n", *steps_section()]
     return "\n".join(parts) + "\n"
 
 
 NOUNS = {"string": "text", "integer": "an integer", "number": "a number", "boolean": "`true` or `false`", "null": "null"}
-PURPOSE = {
-    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this name. The default is the file's name.",
-    "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your own loop.",
-    "data": "The data and its splits. Leave this section out if your own loop reads its own data.",
-    "objective": "The metric to optimize: one mapping, or a list of mappings for several objectives.",
-    "constraints": 'Conditions that the metrics of a feasible trial satisfy, such as `{latency_ms: "<= 5"}`.',
-    "search": "The sampler, its seed, and configurations to start with.",
-    "scheduler": "The rule that stops trials early. A step is one report of the loop.",
-    "repeats": "How often each configuration is trained. Each time, the trial has another seed.",
-    "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a trial.",
-    "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray sets it up.",
-    "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
-    "checkpoints": "The rules that decide which checkpoints of ended trials are kept.",
-    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), and the trainer's parameters (`params`).",
-}
-
-
-def purpose(key: str) -> str:
-    """Return the purpose of a top-level key."""
-    return PURPOSE[key]
 
 
 def section(key: str, fragment: Mapping[str, Any]) -> Iterator[str]:
     """Yield the text of a top-level key."""
-    yield purpose(key) + "\n"
+    yield fragment["description"] + "\n"
     if key in PAGES:
         yield "How-to: [{}]({}).\n".format(*PAGES[key])
     if key == "scheduler":
@@ -111,7 +100,7 @@ def section(key: str, fragment: Mapping[str, Any]) -> Iterator[str]:
         if key == "search":
             yield from options_section()
     else:
-        yield f"Takes {takes(fragment)}.\n"
+        yield f"Takes {takes(undescribed(fragment))}.\n"
         if key == "trackers":
             yield from tracker_options()
 
@@ -147,7 +136,7 @@ def key_rows(section: str, mapping: Mapping[str, Any], skip: tuple[str, ...] = (
             default = "required" if key in mapping.get("required", ()) else shown_default(defaults.get(key), fragment)
             meaning = meanings.get(key) or fragment.get("description", "")
             if fragment.get("description", "").strip(".").lower() == meaning.strip(".").lower():
-                fragment = {part: value for part, value in fragment.items() if part != "description"}
+                fragment = undescribed(fragment)
             accepted = "[one of these forms](#splits)" if (section, key) in SPLITS else takes(fragment)
             yield f"`{section}.{key}`", default, accepted, meaning
 
@@ -174,6 +163,11 @@ def shown_default(value: Any, fragment: Mapping[str, Any]) -> str:
     if value == 0 and fragment.get("minimum", 0) > 0:  # 0 stands for "not given"
         return "see meaning"
     return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`".replace('"', "")
+
+
+def undescribed(fragment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a fragment without its description."""
+    return {part: value for part, value in fragment.items() if part != "description"}
 
 
 def takes(fragment: Any) -> str:
@@ -239,7 +233,7 @@ def option_rows(section: str, name: str, form: Mapping[str, Any]) -> Iterator[tu
     for key, fragment in form["properties"].items():
         if key == "name":
             continue
-        accepted = takes({part: value for part, value in fragment.items() if part != "description"})
+        accepted = takes(undescribed(fragment))
         default = "required" if key in form["required"] else shown_default(defaults.get(key), fragment)
         meaning = fragment.get("description", "")
         yield f"`{section}.{key}`", default, accepted, meaning[:1].upper() + meaning[1:] + "." * bool(meaning)
@@ -260,7 +254,7 @@ def options_section() -> Iterator[str]:
         model = registry.built_in("sampler", name)
         defaults = defaults_of(model)
         for option, fragment in model_properties(model).items():
-            accepted = takes({part: value for part, value in fragment.items() if part != "description"})
+            accepted = takes(undescribed(fragment))
             meaning = fragment["description"][:1].upper() + fragment["description"][1:] + "."
             rows.append((f"`{name}`", f"`{option}`", shown_default(defaults[option], {}), accepted, meaning))
         if not defaults:
@@ -289,26 +283,10 @@ def splits_section() -> Iterator[str]:
 
 def space_section(fragment: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections under `space`."""
-    scaling = {
-        "num_workers": (
-            "1",
-            "The number of workers of a trial. `{elastic: [lower, upper]}`: the number may change during a trial.",
-        ),
-        "use_gpu": ("`false`", "`true` gives each worker one GPU."),
-        "resources_per_worker": (
-            "`{CPU: 1}`",
-            "The resources of each worker: `CPU`, `GPU` (may be a fraction), and Ray's custom resources.",
-        ),
-    }
-    parts = {
-        "preprocessor": ("none", "A step, a list of steps, or a domain of these."),
-        "scaling": ("1 worker", "The number of workers of a trial, and the resources of each worker; or a domain of such mappings."),
-        "params": ("`{}`", "The parameters that the loop gets as `config`. Mappings and lists may be nested."),
-    }
-    mapping = mapping_in(fragment)
-    rows = [(f"`space.{key}`", *parts[key]) for key in mapping["properties"]]
-    inside = mapping_in(mapping["properties"]["scaling"])
-    rows += [(f"`space.scaling.{key}`", *scaling[key]) for key in inside["properties"]]
+    sections = mapping_in(fragment)["properties"]
+    keys = {f"space.{key}": inner for key, inner in sections.items()}
+    keys |= {f"space.scaling.{key}": inner for key, inner in mapping_in(sections["scaling"])["properties"].items()}
+    rows = [(f"`{key}`", SPACE_DEFAULTS[key], inner["description"]) for key, inner in keys.items()]
     yield table(("key", "default", "meaning"), rows)
     yield (
         "Anywhere under `space`, a mapping whose only key (apart from `when`) is a [domain](#domains) is tuned. Every other value is a "

@@ -28,6 +28,29 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
 REFERENCE = references.PATTERN
 
+# Descriptions of the top-level keys, which the reference page of the space file shows as well.
+TOP_LEVEL = {
+    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this name. The default is the file's name.",
+    "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your own loop.",
+    "data": "The data and its splits. Leave this section out if your own loop reads its own data.",
+    "objective": "The metric to optimize: one mapping, or a list of mappings for several objectives.",
+    "constraints": 'Conditions that the metrics of a feasible trial satisfy, such as `{latency_ms: "<= 5"}`.',
+    "search": "The sampler, its seed, and configurations to start with.",
+    "scheduler": "The rule that stops trials early. A step is one report of the loop.",
+    "repeats": "How often each configuration is trained. Each time, the trial has another seed.",
+    "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a trial.",
+    "checkpoints": "The rules that decide which checkpoints of ended trials are kept.",
+    "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray sets it up.",
+    "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
+    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), and the trainer's parameters (`params`).",
+}
+# Descriptions of the keys of the section `space`.
+IN_SPACE = {
+    "preprocessor": "A step, a list of steps, or a domain of these.",
+    "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of such mappings.",
+    "params": "The parameters that the loop gets as `config`. Mappings and lists may be nested.",
+}
+
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _REFERENCE: Schema = {"type": "string", "pattern": REFERENCE}
 _NULL: Schema = {"type": "null"}
@@ -83,6 +106,7 @@ def schema() -> Schema:
         "$defs": _definitions() | {f"params.{name}": _parameters(name, definition) for name, definition in trainers.items()},
     }
     properties = required | {name: _any(section, _NULL) for name, section in may_be_null.items()}
+    properties = {name: section | {"description": TOP_LEVEL[name]} for name, section in properties.items()}
     return {"$schema": DRAFT, "title": "sweeps: a space file", **_object(properties, **rules)}
 
 
@@ -217,13 +241,13 @@ def _data() -> Schema:
 def _space() -> Schema:
     """Return the schema of `space`. The parameters of the named trainer are added by `_parameters_apply`."""
     scaling = {key: _parameter(fragment) for key, fragment in SCALING.items()}
-    bounds = {"type": "array", "items": SCALING["num_workers"], "minItems": 2, "maxItems": 2}
+    forms = scaling["num_workers"]["anyOf"]
+    bounds = {"type": "array", "items": forms[0], "minItems": 2, "maxItems": 2}
     text = "The smallest and the largest number of workers of a trial. The number may change while the trial runs."
-    elastic = _object({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC])
-    scaling["num_workers"] = _any(elastic, scaling["num_workers"])
+    forms.insert(0, _object({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC]))
     scaling["resources_per_worker"] = _parameter({**SCALING["resources_per_worker"], "additionalProperties": _parameter(AMOUNT)})
     sections = {"preprocessor": _ref("chain"), "scaling": _any(_object(scaling), _ref("branch")), "params": {"type": "object"}}
-    return _object({name: _any(inner, _NULL) for name, inner in sections.items()})
+    return _object({name: _any(inner, _NULL, description=IN_SPACE[name]) for name, inner in sections.items()})
 
 
 def _definitions() -> dict[str, Schema]:

@@ -413,7 +413,12 @@ class DataKeys:
 
 @dataclass(frozen=True)
 class ByColumn:
-    """A split by the value of a column, such as `{column: split, value: valid}`."""
+    """A split by the value of a column, such as `{column: split, value: valid}`.
+
+    Attributes:
+        column: Name of the column. The column is then not a feature.
+        value: Value that the rows of the split have in this column.
+    """
 
     column: Text
     value: Annotated[Any, BeforeValidator(value_types.plain_scalar)]
@@ -421,7 +426,12 @@ class ByColumn:
 
 @dataclass(frozen=True)
 class ByTime:
-    """A split that takes the latest rows, ordered by a time column, such as `{time: col, last: 0.2}`."""
+    """A split that takes the latest rows, ordered by a time column, such as `{time: col, last: 0.2}`.
+
+    Attributes:
+        time: Name of the column of times or numbers by which the rows are ordered.
+        last: Fraction of the rows in the split. Rows with equal times stay together.
+    """
 
     time: Text
     last: Fraction
@@ -429,7 +439,12 @@ class ByTime:
 
 @dataclass(frozen=True)
 class ByGroup:
-    """A split that takes whole groups of rows with the same value in a column, such as `{group: col, part: 0.2}`."""
+    """A split that takes whole groups of rows with the same value in a column, such as `{group: col, part: 0.2}`.
+
+    Attributes:
+        group: Name of the column. All rows with the same value in this column stay together.
+        part: Approximate fraction of the rows in the split.
+    """
 
     group: Text
     part: Fraction

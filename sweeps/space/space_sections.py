@@ -23,11 +23,30 @@ from sweeps.space.trainer_definition import TrainerDefinition
 SECTIONS = ("preprocessor", "scaling", "params")
 MOST_NAMES = 12  # the largest number of parameters that a message lists
 SCALING: dict[str, Fragment] = {
-    "num_workers": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
-    "use_gpu": {"type": "boolean"},
-    "resources_per_worker": {"type": "object"},
+    "num_workers": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1_000_000,
+        "default": 1,
+        "description": "Number of workers of a trial. With `{elastic: [lower, upper]}`, the number may change while the trial runs.",
+    },
+    "use_gpu": {
+        "type": "boolean",
+        "default": False,
+        "description": "Whether each worker has 1 GPU. The key `GPU` of `resources_per_worker` sets another amount.",
+    },
+    "resources_per_worker": {
+        "type": "object",
+        "description": "Amount of each resource of a worker: `CPU` (1 unless you set it), `GPU` (may be a fraction), `memory` in bytes, "
+        "and Ray's custom resources.",
+    },
 }
-AMOUNT: Fragment = {"type": "number", "minimum": 0, "maximum": 10**15}  # of one resource of a worker; the amount of `memory` is in bytes
+AMOUNT: Fragment = {
+    "type": "number",
+    "minimum": 0,
+    "maximum": 10**15,
+    "description": "Amount of this resource for each worker. The amount of `memory` is in bytes.",
+}
 
 
 class SpaceParser(ChainParser):

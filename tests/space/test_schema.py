@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from sweeps.core import registry
 from sweeps.space.domains import DOMAINS
 from sweeps.space.json_schema import schema
 from sweeps.space.load import TOP
@@ -111,14 +114,22 @@ def test_every_key_and_every_domain_is_in_it():
     assert json.loads(json.dumps(made)) == made
 
 
-def test_every_key_of_a_section_has_a_description():
+def described(fragment: dict[str, Any], path: str = "") -> Iterator[tuple[str, str | None]]:
+    """Yield the path and the description of each key in a fragment, at all depths. Rules such as `if` are not followed."""
+    for key, inner in fragment.get("properties", {}).items():
+        if "const" not in inner:
+            yield f"{path}{key}", inner.get("description")
+        yield from described(inner, f"{path}{key}.")
+    for form in (*fragment.get("anyOf", ()), *([fragment["items"]] if "items" in fragment else ())):
+        yield from described(form, path)
+
+
+def test_every_key_has_a_description():
     made = schema()
-    sections = {name: found for name, found in made["properties"].items() if name not in ("name", "constraints", "space", "trackers")}
-    for name, section in sections.items():
-        for form in [section, *section.get("anyOf", ())]:
-            for key, fragment in form.get("properties", {}).items():
-                if name != "scheduler" and "const" not in fragment:
-                    assert fragment.get("description"), f"{name}.{key}"
+    named = {"scheduler.name", *(f"trackers.{name}" for name in registry.names("tracker"))}  # A form names its scheduler or tracker.
+    found = list(described({"properties": made["properties"]}))
+    assert {path for path, text in found if not text} <= named
+    assert {"space.scaling.num_workers.elastic", "data.valid.column", "search.initial_points"} <= dict(found).keys()
     assert made["$defs"]["params.torch_tabular"]["properties"]["lr"]["description"] == "Learning rate."
 
 
