@@ -1,4 +1,4 @@
-"""The command line. Each module defines several related verbs, such as `ls` and `show`."""
+"""The command line. Each module defines one verb or several related verbs, such as `ls` and `show`."""
 
 # Importing a module adds its verbs to `main`.
 from sweeps.cli import export, maintain, predict, run, show, space  # noqa: F401

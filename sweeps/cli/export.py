@@ -46,7 +46,7 @@ def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | No
         registry.check_names(name, alias)
     folder = find(sweep, root)
     reuse = name is not None  # To register a model, an earlier export of this model can be used again.
-    written = exports.export(folder, top=top, pareto=pareto, again=reuse, **how)
+    written = exports.export(folder, top=top, pareto=pareto, reuse=reuse, **how)
     for exported in written:
         click.echo(exported.path)
         for note in exported.notes:

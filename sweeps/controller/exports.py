@@ -59,7 +59,7 @@ def export(
     refit: bool = False,
     latest: bool = False,
     output: str | os.PathLike[str] | None = None,
-    again: bool = False,
+    reuse: bool = False,
     trust: bool = False,
     cpus: int | None = None,
     gpus: int | None = None,
@@ -77,7 +77,7 @@ def export(
         latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
         output: Folder to write. The default is SWEEP/exports/ID; `refit` adds the suffix `-refit`, and `latest` adds `-latest`. With `top`
             or `pareto`, each trial gets a subfolder.
-        again: True to reuse a valid earlier export of the same model in SWEEP/exports.
+        reuse: True to reuse a valid earlier export of the same model in SWEEP/exports.
         trust: True to read pickles in the sweep's folder even if this user's key has not signed them. Reading a pickle runs the code inside
             it.
         cpus: Largest number of CPUs that the refit uses. The default is the number with which the sweep started.
@@ -103,7 +103,7 @@ def export(
         )
     export_run = _Export.open(Path(sweep).resolve(), refit, latest, trust, Share(cpus, gpus))
     with FolderLock(export_run.folder):
-        return export_run.write(trial, top, pareto, Path(output).resolve() if output else None, again)
+        return export_run.write(trial, top, pareto, Path(output).resolve() if output else None, reuse)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class _Export:
 
         return StudyStore(self.folder, self.space)
 
-    def write(self, trial: str | None, top: int | None, pareto: bool, output: Path | None, again: bool) -> list[Written]:
+    def write(self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool) -> list[Written]:
         """Export the trials that the arguments of `export` select."""
         from sweeps.bundle import export as trial_export
 
@@ -160,7 +160,7 @@ class _Export:
             numbers = [trial_export.number_of(self.store, trial)]
         targets = {number: self._target(number, output, several=pareto or top is not None) for number in numbers}
         existing = {number for number, target in targets.items() if os.path.lexists(target)}
-        reused = {n for n in existing if again and output is None and holds_model(targets[n], self.refit, *self._step_and_value(n))}
+        reused = {n for n in existing if reuse and output is None and holds_model(targets[n], self.refit, *self._step_and_value(n))}
         for number in existing - reused:
             raise InputError(Problem("--output", f"{targets[number]} already exists; name another folder with -o"))
         return [Written(target) if number in reused else self._write_one(number, target) for number, target in targets.items()]
