@@ -162,6 +162,16 @@ def test_every_key_of_the_result_is_in_the_reference():
         assert row_of(page, field.name)[1], field.name
 
 
+# ---- the glossary
+
+
+def test_the_glossary_explains_each_word_once_and_names_a_page():
+    found = [row for row in rows(DOCUMENTS["docs/reference/glossary.md"]) if row[0] not in ("word", "---")]
+    words = [re.sub(r" \(`.*", "", row[0]) for row in found]
+    assert len(words) == len(set(words)) >= 50
+    assert all(row[1].endswith(".") and re.fullmatch(r"\[.+\]\(.+\)", row[2]) for row in found)
+
+
 # ---- the space file
 
 

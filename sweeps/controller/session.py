@@ -1,4 +1,4 @@
-"""Start and shut down what trials need to run: Ray, the pool of workers, and the actor that prepares the data.
+"""Start and shut down what trials need to run: Ray, the pool, and the data actor.
 
 The commands `run`, `resume`, `rerun` and `export --refit` use this module.
 """
@@ -96,7 +96,7 @@ def reserve(
 
 
 class SweepSession:
-    """Starts Ray, the pool of workers and the data actor for one sweep, and shuts them down. Use a session in a `with` statement.
+    """Starts Ray, the pool and the data actor for one sweep, and shuts them down. Use a session in a `with` statement.
 
     Args:
         space: The search space. Its `shapes` are the numbers of workers, with their resources, that trials may have.

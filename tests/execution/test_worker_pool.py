@@ -45,11 +45,13 @@ class FakeRay:
     def start(self, pool: Any, worker: str, job: Job, resources: dict[str, float], node: str | None) -> tuple[Any, Any]:
         number = len(self.up)
         self.up.append(asyncio.get_running_loop().create_future())
-        actor = SimpleNamespace(leave=SimpleNamespace(remote=lambda: self._called("leave", number)))
-        return actor, self.up[-1]
+        return SimpleNamespace(leave=SimpleNamespace(remote=lambda: self._leave(number))), self.up[-1]
 
-    async def _called(self, method: str, number: int) -> None:
-        self.calls.append((method, number))
+    def _leave(self, number: int) -> asyncio.Future[None]:
+        self.calls.append(("leave", number))
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
 
     def come_up(self, number: int, node: str = "here") -> None:
         self.up[number].set_result(WorkerInfo(node, (), 0))
