@@ -249,7 +249,7 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
         step: step at which to describe the trial; None for the best step. Repeated trials are always described at their best steps.
     """
     trial, configurations = study_store.trial(number), study_store.configurations()
-    first, repeats, objectives = number if trial.repeat_of is None else trial.repeat_of, study_store.space.repeats, study_store.objectives
+    first, repeats, objectives = trial.first_trial, study_store.space.repeats, study_store.objectives
     own, aggregate = dict(configurations.trials[first]), configurations.results()[first]
     result = own[number]
     if step is not None and step != result.best_step and repeats.count == 1:

@@ -82,9 +82,8 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
             files[module] = file
         if "." in module:
             pending.append(module.rpartition(".")[0])
-        if file.suffix == ".py":
-            package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-            pending += _imports(file, package, lazy=top != OWN_PACKAGE)
+        package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        pending += _imports(file, package, lazy=top != OWN_PACKAGE)
     return Requirements(local, ours, frozenset(packages), files)
 
 
@@ -163,9 +162,7 @@ def _imports(file: Path, package: str, lazy: bool) -> list[str]:
         package: the package that relative imports start from.
         lazy: True to include imports inside functions, except imports of Ray.
     """
-    try:
-        tree = ast.parse(file.read_bytes())
-    except SyntaxError:
+    if (tree := references.parse_source(file)) is None:
         return []
     modules: list[str] = []
     stack: list[tuple[ast.AST, bool]] = [(tree, False)]

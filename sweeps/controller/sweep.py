@@ -101,7 +101,7 @@ class Sweep:
         best = study.best if study is not None else None
         if study is None or best is None:
             return None
-        value = study.configurations.results()[best.number if best.repeat_of is None else best.repeat_of].value
+        value = study.configurations.results()[best.first_trial].value
         return Best(best.number, best.id, value, best.params, best.labels)
 
     @property

@@ -174,7 +174,7 @@ def best_of(study: Record) -> tuple[str, float] | None:
     """Return the id and the value of the best trial of a study; None if no trial has a value, or if there are several objectives."""
     if (best := study.best) is None:
         return None
-    value = study.configurations.results()[best.number if best.repeat_of is None else best.repeat_of].value
+    value = study.configurations.results()[best.first_trial].value
     return None if value is None else (best.id, value)
 
 

@@ -134,17 +134,23 @@ def _as_typed(folder: Path) -> str:
     return f"./{folder.relative_to(here)}".removesuffix("/.") + "/" if folder.is_relative_to(here) else f"{folder}/"
 
 
+def parse_source(path: Path) -> ast.Module | None:
+    """Parse a Python source file. Return None if the file is compiled, cannot be read or has a syntax error."""
+    if path.suffix != ".py":
+        return None
+    try:
+        return ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError):  # Python 3.11 raises a ValueError if the file contains a null byte.
+        return None
+
+
 @functools.lru_cache(maxsize=64)
 def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
     """Return the names that a source file defines at its top level. Also return the value of each name to which a literal is assigned.
 
     Return None if the names cannot be read from the file: it is compiled or has a syntax error, imports `*`, or defines `__getattr__`.
     """
-    if path.suffix != ".py":
-        return None
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError, OSError):
+    if (tree := parse_source(path)) is None:
         return None
     names: set[str] = set()
     literals: dict[str, Any] = {}

@@ -154,6 +154,11 @@ class Trial:
     lineage: str = ""
 
     @property
+    def first_trial(self) -> int:
+        """Number of the first trial of this configuration."""
+        return self.number if self.repeat_of is None else self.repeat_of
+
+    @property
     def chain(self) -> str:
         """Short text for the preprocessor, such as `scale+pca (n_components=8)`: a label or the steps, and then the sampled values."""
         label = self.labels.get("preprocessor") or "+".join(step.name for step in self.preprocessor) or "none"

@@ -143,11 +143,8 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
 def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | None:
     """Return the file of a module and the dict that the module assigns to `TRAINER`. Values of other types are ignored."""
     path = references.source_of(module, roots)
-    if path is None or path.suffix != ".py":
-        return None
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError, OSError):
+    tree = None if path is None else references.parse_source(path)
+    if path is None or tree is None:
         return None
     for node in tree.body:
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Dict):

@@ -129,6 +129,11 @@ class TrialRecord:
     data: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[GangSizePeriod, ...] = ()
 
+    @property
+    def first_trial(self) -> int:
+        """Number of the first trial of this configuration."""
+        return self.number if self.repeat_of is None else self.repeat_of
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `sweeps show --json` prints for the trial."""
         r = self.result

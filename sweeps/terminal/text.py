@@ -305,12 +305,11 @@ def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> 
 
     def rank(t: TrialRecord) -> tuple[Any, ...]:
         """Return the sort key: first the Pareto front, then feasible and complete trials, then the value. Repeats stay together."""
-        first = t.number if t.repeat_of is None else t.repeat_of
-        r = of_configurations.get(first, t.result)
+        r = of_configurations.get(t.first_trial, t.result)
         low = not r.feasible or r.state.name != "COMPLETE" or r.given
         order = (2 * (not r.feasible) + (r.state.name != "COMPLETE")) if low else 0
         value = worst if r.value is None or math.isnan(r.value) else sign * r.value
-        return (t.number not in front, r.given, order, value, first, t.number)
+        return (t.number not in front, r.given, order, value, t.first_trial, t.number)
 
     columns = list(dict.fromkeys(name for t in study.trials for name in t.labels))
     bounded = [c for c in judge.constraints if c.metric not in {o.metric for o in judge.objectives} and c.metric != "seconds"]
