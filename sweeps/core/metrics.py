@@ -101,15 +101,6 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     return float(known.function(y_true.astype(np.float64), y_pred.astype(np.float64).reshape(-1)))
 
 
-def is_function(metric: str) -> bool:
-    """Return whether a metric's name is a reference `module:function`, and thus names a user's function."""
-    try:
-        references.parse(metric)
-    except references.RefError:
-        return False
-    return True
-
-
 def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
     """Import the function of a user's metric.
 

@@ -27,16 +27,21 @@ class RefError(Exception):
     """A text is not a reference `module:attr`, or the module or the attribute does not exist. The message says which."""
 
 
+def is_reference(text: str) -> bool:
+    """Return whether a text has the form `module:attr`. Module and attribute may be dotted."""
+    module, colon, attr = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attr.split(".")))
+
+
 def parse(ref: str) -> tuple[str, str]:
     """Split a reference into module and attribute. Both may be dotted.
 
     Raises:
         RefError: The text is not of the form `module:attr`.
     """
-    module, colon, attr = ref.partition(":")
-    dotted = all(part.isidentifier() for part in (*module.split("."), *attr.split(".")))
-    if not colon or not dotted:
+    if not is_reference(ref):
         raise RefError(f"`{ref}` is not a reference; write `module:attr`")
+    module, _, attr = ref.partition(":")
     return module, attr
 
 

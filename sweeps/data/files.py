@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
@@ -62,15 +61,6 @@ def raise_problem(place: str, text: str, cause: BaseException | None = None) -> 
     """
     line = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))  # masks secrets before the text is cut
     raise InputError(Problem(place, line if len(line) <= 500 else line[:500] + " ...")) from cause
-
-
-def is_reference(source: str) -> bool:
-    """Return whether a source has the form `module:function`, which refers to a user's function."""
-    try:
-        references.parse(source)
-    except references.RefError:
-        return False
-    return True
 
 
 def first_line(e: BaseException) -> str:

@@ -64,7 +64,7 @@ def check_metric_functions(space: Space) -> list[Problem]:
     Returns:
         The problems.
     """
-    functions = {key: metric for key, metric in _objective_metrics(space).items() if metrics.is_function(metric)}
+    functions = {key: metric for key, metric in _objective_metrics(space).items() if references.is_reference(metric)}
     if not functions:
         return []
     from sweeps.data.sources import importable

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -201,10 +202,10 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
         from sweeps.data.sklearn_datasets import feature_names
 
         return SourceInfo((*feature_names(source.removeprefix("sklearn:")), "target"))
-    from sweeps.data.files import check_scheme, find_files, is_reference
+    from sweeps.data.files import check_scheme, find_files
 
     uri = "://" in source
-    if (uri and check_scheme(source, place) != "file") or (not uri and is_reference(source)):
+    if (uri and check_scheme(source, place) != "file") or (not uri and references.is_reference(source)):
         return None
     from sweeps.data.schema_probe import pandas_names, probe_schemas
 

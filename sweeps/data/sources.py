@@ -20,7 +20,7 @@ from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data import sklearn_datasets
-from sweeps.data.files import SourceFiles, find_files, first_line, is_reference, raise_problem
+from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
 from sweeps.data.tables import canonical_table, drop_index_names, infer_types
 
@@ -45,7 +45,7 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
     """
     if source.startswith("sklearn:"):
         table = _read_sklearn(source.removeprefix("sklearn:"), place)
-    elif "://" not in source and is_reference(source):
+    elif "://" not in source and references.is_reference(source):
         table = _call_loader(source, base, place, args or {})
     else:
         table = _read_files(find_files(source, base, place))

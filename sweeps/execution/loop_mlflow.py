@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.client
-import importlib.machinery
 import inspect
 import json
 import os
@@ -29,11 +28,11 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
 from sweeps.core.sweep_folder import MLFLOW_RUN
+from sweeps.execution.import_hook import ImportHook
 
 # Module of MLflow's fluent API. After its import, all modules that this file patches are imported.
 FLUENT = "mlflow.tracking.fluent"
@@ -57,8 +56,8 @@ def watch() -> None:
     """Patch MLflow in this process, now or when MLflow is imported. MLflow then logs to the run of the trial that this process runs."""
     if FLUENT in sys.modules:
         _attach(sys.modules[FLUENT])
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    elif not any(isinstance(finder, ImportHook) and finder.module == FLUENT for finder in sys.meta_path):
+        sys.meta_path.insert(0, ImportHook(FLUENT, _attach))
 
 
 @contextlib.contextmanager
@@ -322,25 +321,6 @@ def answers(tracking: str, within: float) -> bool:
 
 
 # ---- patch MLflow
-
-
-class _Finder(MetaPathFinder):
-    """Import hook that patches MLflow's fluent API when the fluent API is imported."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != FLUENT:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                _attach(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 def _attach(fluent: Any) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import random
 import sys
 from collections.abc import Iterator
-from importlib.abc import MetaPathFinder
 from typing import Any
+
+from sweeps.execution.import_hook import ImportHook
 
 
 @contextlib.contextmanager
@@ -35,32 +35,10 @@ def seeded(seed: int, threads: int) -> Iterator[None]:
         prepare(sys.modules["torch"])
         yield
         return
-    finder = _Torch(prepare)
-    sys.meta_path.insert(0, finder)
+    hook = ImportHook("torch", prepare)
+    sys.meta_path.insert(0, hook)
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # The finder has removed itself, as torch was imported.
-            sys.meta_path.remove(finder)
-
-
-class _Torch(MetaPathFinder):
-    """Import hook that calls `prepare` with the module torch after torch is imported."""
-
-    def __init__(self, prepare: Any):
-        self.prepare = prepare
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                self.prepare(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        with contextlib.suppress(ValueError):  # The hook has removed itself, because torch was imported.
+            sys.meta_path.remove(hook)

@@ -1,0 +1,37 @@
+"""Change a module when it is imported for the first time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from typing import Any
+
+
+class ImportHook(MetaPathFinder):
+    """Import hook for `sys.meta_path` that calls a function after the first import of a module. The hook then removes itself.
+
+    Args:
+        module: Name of the module.
+        function: Function that is called with the module.
+    """
+
+    def __init__(self, module: str, function: Callable[[Any], None]):
+        self.module, self.function = module, function
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the spec that the other finders find for the module; None for other modules."""
+        if name != self.module:
+            return None
+        sys.meta_path.remove(self)
+        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                self.function(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
