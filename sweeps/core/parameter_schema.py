@@ -72,7 +72,7 @@ def allows(fragment: Fragment, value: object) -> bool:
         return False
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return True
-    return within(fragment, value)
+    return is_within_bounds(fragment, value)
 
 
 def _is_of_type(value: object, name: str) -> bool:
@@ -84,7 +84,7 @@ def _is_of_type(value: object, name: str) -> bool:
     return isinstance(value, _TYPES[name][0])
 
 
-def within(fragment: Fragment, value: float) -> bool:
+def is_within_bounds(fragment: Fragment, value: float) -> bool:
     """Return whether a number is within the bounds of a fragment: `minimum`, `exclusiveMaximum` and so on. Ignore the other keys."""
     return all(holds(value, fragment[key]) for key, (_, holds) in _BOUNDS.items() if key in fragment)
 

@@ -323,18 +323,18 @@ def _left(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> dict[str, 
     """
     if cluster.limit is None:
         return None
-    left = subtract(cluster.limit, _used(cluster, None, phases, grants))
-    return {name: left[name] for name in cluster.limit}
+    unused = subtract(cluster.limit, _used(cluster, None, phases, grants))
+    return {name: unused[name] for name in cluster.limit}
 
 
-def _within(free: dict[str, float], left: Resources | None) -> dict[str, float]:
-    return free if left is None else {name: min(amount, left.get(name, amount)) for name, amount in free.items()}
+def _capped(free: dict[str, float], unused: Resources | None) -> dict[str, float]:
+    return free if unused is None else {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}
 
 
 def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
     """Return the resources of a node that neither busy workers nor fits use. Idle workers may hold some of these resources."""
     free = subtract(cluster.nodes[node], _used(cluster, node, [Phase.BUSY], True))
-    return _within(free, _left(cluster, [Phase.BUSY], True))
+    return _capped(free, _unused_limit(cluster, [Phase.BUSY], True))
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
@@ -346,7 +346,7 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
     free = subtract(room, _used(cluster, node, list(Phase), cluster.parked is None))
-    return _within(free, _left(cluster, list(Phase), True))
+    return _capped(free, _unused_limit(cluster, list(Phase), True))
 
 
 def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
@@ -381,8 +381,8 @@ def _place(
         return (size - len(taken), -cached, not exists, len(offer.idle) + offer.new, min((w.used for w in taken), default=0))
 
     need = dict(request.shape.per_worker)
-    new = _most_within(need, _left(cluster, list(Phase), True), size)
-    if sum(offer.size for offer in offers) < size or _most_within(need, _left(cluster, [Phase.BUSY], True), size) < size:
+    new = _count_within_limit(need, _unused_limit(cluster, list(Phase), True), size)
+    if sum(offer.size for offer in offers) < size or _count_within_limit(need, _unused_limit(cluster, [Phase.BUSY], True), size) < size:
         return None
     whole = [offer for offer in offers if offer.size >= size and not near]
     chosen = [min(whole, key=cost)] if whole else sorted(offers, key=lambda offer: (offer.node not in near, -offer.size))

@@ -31,21 +31,21 @@ def bundles_of(request: Request) -> list[dict[str, float]]:
     return [need] if need else []
 
 
-def within(requests: Sequence[Request], left: Mapping[str, float] | None) -> list[Request]:
-    """Return the requests that, taken together, fit into the rest of the sweep's limit (`left`).
+def select_within_limit(requests: Sequence[Request], unused: Mapping[str, float] | None) -> list[Request]:
+    """Return the requests that, taken together, fit into the rest of the sweep's limit (`unused`).
 
     The requests are taken in order. A request is skipped if it does not fit into the amounts that earlier requests leave.
 
     Args:
         requests: Requests that wait, in the order of the queue.
-        left: Amount of each limited resource that the sweep may still use. None if there is no limit.
+        unused: Amount of each limited resource that the sweep may still use. None if there is no limit.
     """
     kept = []
     for request in requests:
-        limited = {name: amount for name, amount in request.need.items() if left is not None and name in left}
-        if left is None or fits_into(limited, left):
+        limited = {name: amount for name, amount in request.need.items() if unused is not None and name in unused}
+        if unused is None or fits_into(limited, unused):
             kept.append(request)
-            left = left and subtract(left, [limited])
+            unused = unused and subtract(unused, [limited])
     return kept
 
 

@@ -25,7 +25,7 @@ from sweeps.core.processes import is_alive
 from sweeps.core.resources import Shape, missing_resources, subtract
 from sweeps.execution import allocation, gangs, worker
 from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request
-from sweeps.execution.autoscaling import NodeRequests, within
+from sweeps.execution.autoscaling import NodeRequests, select_within_limit
 from sweeps.execution.background import Background
 from sweeps.execution.messages import Job
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
@@ -571,9 +571,9 @@ class WorkerPool:
     async def _request_nodes(self, now: float) -> None:
         """Ask the cluster's autoscaler, if there is one, for nodes on which the waiting requests can be served."""
         waiting = [request for request, granted, _ in self._queue if not granted.done()]
-        left = None if self._limit is None else subtract(self._limit, [self.held()[0]])
+        unused = None if self._limit is None else subtract(self._limit, [self.held()[0]])
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._node_requests.update, within(waiting, left), now)
+            await asyncio.get_running_loop().run_in_executor(None, self._node_requests.update, select_within_limit(waiting, unused), now)
         except Exception:  # Ray raises exceptions of many classes here.
             log.exception("the autoscaler could not be asked for nodes")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweeps.core.parameter_schema import Fragment, allows, rule_of, types_of, within
+from sweeps.core.parameter_schema import Fragment, allows, is_within_bounds, rule_of, types_of
 from sweeps.space.domains import BRANCHING, DOMAINS, Dimension, argument_problems, build
 from sweeps.space.nodes import Node, scalar_hint
 
@@ -88,7 +88,7 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
     if not dim.is_integer and dim.q is None:  # the bounds of a continuous domain are practically never sampled
         open_ends = {fragment.get("exclusiveMinimum"), fragment.get("exclusiveMaximum")}
         ends = [end for end in ends if end not in open_ends]
-    return None if all(within(fragment, end) for end in ends) else rule
+    return None if all(is_within_bounds(fragment, end) for end in ends) else rule
 
 
 _INTEGERS = {"uniform": "randint", "loguniform": "lograndint", "quniform": "qrandint", "qloguniform": "qlograndint"}
