@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sweeps.bundle.export import described
+from sweeps.bundle.export import describe_recorded
 from sweeps.core.errors import DamagedStudy
 from sweeps.core.result import ENDED, contradiction
 from sweeps.core.sweep_folder import JOURNAL
@@ -55,8 +55,8 @@ def finished(space: Any, folder: Path) -> Whole:
     for r in loop.store.results().values():
         counts[{"COMPLETE": "completed", "PRUNED": "pruned", "FAIL": "failed"}[r.state.name]] += not r.given
     winner, front = loop.store.winner(), loop.store.front()
-    result = {"trials": counts, "best": None if winner is None else described(loop.store, winner), "seconds": 9.0}
-    result |= {"front": [described(loop.store, n) for n in front]} if front else {}
+    result = {"trials": counts, "best": None if winner is None else describe_recorded(loop.store, winner), "seconds": 9.0}
+    result |= {"front": [describe_recorded(loop.store, n) for n in front]} if front else {}
     lines = whole_lines((folder / JOURNAL).read_bytes())
     return Whole(space, lines, json.loads(json.dumps(result)), outcome(loop), folder)
 
