@@ -213,7 +213,7 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
     try:
         value = metrics.score(metric, task, labels, predictions)
     except Exception as e:
-        if metrics.is_function(metric):
+        if references.is_reference(metric):
             return None, f"no test score: the metric `{metric}` raised {type(e).__name__}: {e}"
         if isinstance(e, ValueError):
             return None, f"no test score: {e}"

@@ -82,7 +82,7 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     import numpy as np
 
     y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
-    if is_function(metric):
+    if references.is_reference(metric):
         return _call(metric, y_true, y_pred.astype(np.float64))
     known = find(metric, task)
     if known is None:

@@ -220,7 +220,7 @@ def given_number(record: dict[str, Any]) -> int | None:
 
 
 def external_key(record: dict[str, Any]) -> Any:
-    """Return the value to which a record sets its parameter: a number, a quantile, or the key of an option."""
+    """Return the value to which a record sets its parameter: a number, a cumulative probability, or the key of an option."""
     return json_to_distribution(record["distribution"]).to_external_repr(record["param_value_internal"])
 
 
