@@ -316,7 +316,7 @@ def _used(cluster: Cluster, node: str | None, phases: Sequence[Phase], grants: b
     return held + [resources for where, resources in cluster.grants if grants and node in (None, where)]
 
 
-def _left(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> dict[str, float] | None:
+def _unused_limit(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> dict[str, float] | None:
     """Return the part of the sweep's limit that workers in these phases do not use. If `grants` is True, fits count like workers.
 
     Return None if the sweep has no limit.
@@ -396,9 +396,9 @@ def _place(
     return Place(request, tuple(workers), tuple(start)) if len(workers) + len(start) == size else None
 
 
-def _most_within(need: Resources, left: Resources | None, most: int) -> int:
-    """Return how many workers fit into `left`, the rest of the limit, but not more than `most`. Each worker needs the resources `need`."""
-    return most if left is None else _count({name: amount for name, amount in need.items() if name in left}, left, most)
+def _count_within_limit(need: Resources, unused: Resources | None, most: int) -> int:
+    """Return how many workers fit into `unused`, the rest of the limit, but not more than `most`. Each worker needs the resources `need`."""
+    return most if unused is None else _count({name: amount for name, amount in need.items() if name in unused}, unused, most)
 
 
 def _offers(request: Request, shape: Shape, cluster: Cluster, larger: bool) -> list[_Offer]:
