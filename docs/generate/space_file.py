@@ -299,8 +299,8 @@ def domains_section() -> Iterator[str]:
     rows = [
         (
             "`grid: [a, b]`",
-            "Try all options equally often. A grid cell is one combination of the options of all grids. Every grid cell gets the same number "
-            "of trials, or some grid cells get one trial more than the others.",
+            "Try all options equally often. A grid cell is one combination of the options of all grids. Every grid cell gets the same "
+            "number of trials, or some grid cells get one trial more than the others.",
         ),
         (
             "`choice: [a, b]`",

@@ -397,7 +397,7 @@ def _place(
 
 
 def _count_within_limit(need: Resources, unused: Resources | None, most: int) -> int:
-    """Return how many workers fit into `unused`, the rest of the limit, but not more than `most`. Each worker needs the resources `need`."""
+    """Return how many workers fit into `unused`, the rest of the limit, but at most `most`. Each worker needs the resources `need`."""
     return most if unused is None else _count({name: amount for name, amount in need.items() if name in unused}, unused, most)
 
 
