@@ -15,6 +15,7 @@ The built-in loops use only functions that a user's loop can use too. This modul
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from sweeps.core.suggestions import did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["report", "reports_all", "require_metric", "require_numbers", "require_task"]
+__all__ = ["report", "reports_all", "require_metric", "require_numbers", "require_task", "safe_names", "whole_numbers"]
 
 
 def reports_all(config: Mapping[str, Any]) -> bool:
@@ -99,3 +100,27 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
         shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
         advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
         raise ValueError(f"these columns are not numeric after preprocessing: {shown}; this trainer reads only numbers, so {advice}")
+
+
+def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
+    """Replace characters in column names by underscores. If two names become equal, append the position to every name.
+
+    Args:
+        columns: Names of the columns.
+        refused: The characters that the framework does not accept, as in `age_<30` after one-hot encoding.
+    """
+    safe = [re.sub(f"[{re.escape(refused)}]", "_", str(column)) for column in columns]
+    return safe if len(set(safe)) == len(safe) else [f"{name}.{i}" for i, name in enumerate(safe)]
+
+
+def whole_numbers(params: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Convert floats such as 6.0 to integers where a framework accepts only integers. A domain such as `quniform` samples floats.
+
+    Args:
+        params: The trial's `params`.
+        rules: JSON Schema of each parameter, by name.
+    """
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() and rules.get(name, {}).get("type") == "integer" else value
+        for name, value in params.items()
+    }

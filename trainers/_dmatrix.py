@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import xgboost as xgb
 
-from sweeps.trainers import require_numbers
+from sweeps.trainers import require_numbers, safe_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +39,7 @@ def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = 
     """
     features = frame.drop(columns=[label]) if label else frame
     require_numbers(features, also="category")
-    names = _names(features.columns)
+    names = safe_names(features.columns, "[]<")
     target = frame[label].to_numpy() if label else None
     return xgb.DMatrix(features.set_axis(names, axis=1), target, enable_categorical=True, nthread=threads)
 
@@ -60,9 +59,3 @@ def named(what: xgb.DMatrix | xgb.Booster, columns: Columns) -> None:
     what.feature_names = None  # XGBoost compares types and names when either is set
     what.feature_types = columns.types
     what.feature_names = columns.names
-
-
-def _names(columns: Any) -> list[str]:
-    """Return column names that XGBoost accepts. XGBoost refuses `[`, `]` and `<`, as in a one-hot encoded `age_<30`."""
-    safe = [re.sub(r"[\[\]<]", "_", str(c)) for c in columns]
-    return safe if len(set(safe)) == len(safe) else [f"{name}.{i}" for i, name in enumerate(safe)]

@@ -22,11 +22,12 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps import trial
-from sweeps.trainers import report
-from sweeps.trainers._best import LOGITS, Best, answers, has_gpu
+from sweeps.trainers import report, whole_numbers
+from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
 from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed
 from sweeps.trainers._metrics import measure
-from sweeps.trainers._requested import RequestedMetrics, parsed
+from sweeps.trainers._requested import RequestedMetrics
+from sweeps.trainers._xgboost_metrics import METRICS, final_metrics, metric_name, parsed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,14 +203,14 @@ def train_func(config: dict[str, Any]) -> None:
     import ray.train
 
     cur = trial.current()
-    requested = RequestedMetrics.of(config, cur)
+    requested = RequestedMetrics.of(config, cur, METRICS, functools.partial(metric_name, str(cur.task)))
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
     train, columns = cur.cached("xgboost.train", lambda: unnamed(matrix(_shard("train"), cur.label, cur.threads)))
     valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
     check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
 
-    params = parameters(config, cur) | {"eval_metric": list(requested.metrics)}
-    best = Best(cur, params.get("booster") in UNSLICEABLE, check, columns)
+    params = parameters(config, cur) | {"eval_metric": requested.framework_metrics(requested.reported)}
+    best = BestRound(cur, params.get("booster") in UNSLICEABLE, check, columns)
     booster, done = _restore(params, [train, valid], columns, best)
     saves = ray.train.get_context().get_world_rank() == 0
     splits = {"train": train, "valid": valid}
@@ -223,19 +224,20 @@ def train_func(config: dict[str, Any]) -> None:
         booster.update(train, step - 1)
         measured = parsed(booster.eval_set(evals, step - 1))
         if requested.computed:
-            measured |= measure(str(cur.task), "valid", valid.get_label(), answers(booster, valid), requested.computed)
+            measured |= measure(str(cur.task), "valid", valid.get_label(), predict(booster, valid), requested.computed)
         if step == done + 1:
             requested.require(measured)
-        metrics = requested.reported(measured)
-        best.see(booster, step, metrics[requested.lead])
+        metrics = requested.select(measured)
+        best.compare_booster(booster, step, metrics[requested.lead])
         resumable = not interval or step % interval == 0 or step == last or step in cur.milestones
         if step == last:  # before `report`, which ends the trial at the scheduler's `max_t`
-            cur.report_final(requested.final(best.model(booster, step), splits, metrics))
+            final = final_metrics(best.model(booster, step), splits, requested.framework_metrics(requested.final))
+            cur.report_final({name: value for name, value in final.items() if name not in metrics})
         due = saves and resumable and cur.checkpoint_due(step, last=step == last)
         report(metrics, functools.partial(best.save, booster, step) if due else None)
 
 
-def _restore(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: Best) -> tuple[xgb.Booster, int]:
+def _restore(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: BestRound) -> tuple[xgb.Booster, int]:
     """Return the booster of the checkpoint from which the trial continues, and the booster's number of rounds.
 
     If there is no checkpoint, return a new booster and 0.
@@ -286,7 +288,7 @@ class Model:
                 raise ValueError(f"a value of the column `{features.columns[infinite][0]}` is infinite, or too large for a 32-bit float")
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
-        return answers(self.booster, matrix(features))
+        return predict(self.booster, matrix(features))
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
@@ -303,19 +305,14 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         defaults["num_class"] = len(cur.classes or ())
     if has_gpu():
         defaults["device"] = "cuda"
-    given = {k: _integer(k, v) for k, v in config.items() if k not in ("num_boost_round", "report", "eval_metric")}
+    own = ("num_boost_round", "report", "eval_metric")
+    given = whole_numbers({k: v for k, v in config.items() if k not in own}, TRAINER["parameters"])
     if given.get("objective") == "multi:softmax":
         given["objective"] = "multi:softprob"  # the training is the same, but the predictions are probabilities
     params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
     if isinstance(signs := params.get("monotone_constraints"), list):  # XGBoost accepts only a tuple, and YAML has no tuples
         params["monotone_constraints"] = tuple(signs)
     return params
-
-
-def _integer(name: str, value: Any) -> Any:
-    """Convert a float such as 6.0 to an integer if XGBoost accepts only integers. A domain such as `quniform` samples floats."""
-    is_integer = TRAINER["parameters"].get(name, {}).get("type") == "integer"
-    return int(value) if is_integer and isinstance(value, float) and value.is_integer() else value
 
 
 def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:

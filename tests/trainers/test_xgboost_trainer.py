@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers import xgboost
 from sweeps.trainers._dmatrix import matrix
 from sweeps.trainers._requested import RequestedMetrics
+from sweeps.trainers._xgboost_metrics import METRICS, metric_name
 from sweeps.trainers.xgboost import load, parameters, train_func
 
 PARAMS = {"num_boost_round": 8, "eta": 1.5, "max_depth": 4}
@@ -101,20 +103,21 @@ def test_boosters_that_cannot_be_sliced(booster, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("params", "asked", "metrics", "splits", "others"),
+    ("params", "asked", "metrics", "splits", "final"),
     [
-        ({}, ("valid-logloss",), ("logloss",), ("valid",), ("logloss", "error", "auc")),
-        ({}, ("valid-aucpr",), ("aucpr",), ("valid",), ("logloss", "error", "auc", "aucpr")),
-        ({}, ("train-auc",), ("auc",), ("train",), ("logloss", "error", "auc")),
-        ({}, ("valid-auc", "train-auc"), ("auc",), ("train", "valid"), ("logloss", "error", "auc")),
-        ({"eval_metric": "aucpr"}, ("valid-accuracy",), ("aucpr", "error"), ("valid",), ("aucpr", "error")),
-        ({"report": "all"}, ("valid-aucpr",), ("logloss", "error", "auc", "aucpr"), ("train", "valid"), ()),
+        ({}, ("valid-logloss",), ["logloss"], ["valid"], ["logloss", "error", "auc"]),
+        ({}, ("valid-aucpr",), ["aucpr"], ["valid"], ["logloss", "error", "auc", "aucpr"]),
+        ({}, ("train-auc",), ["auc"], ["train"], ["logloss", "error", "auc"]),
+        ({}, ("valid-auc", "train-auc"), ["auc"], ["valid", "train"], ["logloss", "error", "auc"]),
+        ({"eval_metric": "aucpr"}, ("valid-accuracy",), ["error", "aucpr"], ["valid"], ["aucpr", "error"]),
+        ({"report": "all"}, ("valid-aucpr",), ["aucpr", "logloss", "error", "auc"], ["valid", "train"], []),
     ],
 )
-def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, others):
+def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, final):
     current, _ = small_table("binary")
-    requested = RequestedMetrics.of(params, current(metric=asked[0], asked=asked))
-    assert (requested.metrics, requested.splits, requested.others) == (metrics, splits, others)
+    requested = RequestedMetrics.of(params, current(metric=asked[0], asked=asked), METRICS, functools.partial(metric_name, "binary"))
+    assert (requested.framework_metrics(requested.reported), requested.splits) == (metrics, splits)
+    assert requested.framework_metrics(requested.final) == final
     assert requested.lead == asked[0]
 
 

@@ -1,0 +1,56 @@
+"""Measure metrics with XGBoost."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+
+import xgboost as xgb
+
+METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}
+OF_ONE_TASK = ("logloss", "error", "mlogloss", "merror")  # XGBoost fails if one of these is measured for the other classification
+
+
+def metric_name(task: str, split: str, metric: str) -> str | None:
+    """Return XGBoost's name of a metric: `error` or `merror` for the accuracy on valid, otherwise the same name.
+
+    Return None if XGBoost cannot measure the metric for the task.
+    """
+    if metric == "accuracy" and split == "valid" and task != "regression":
+        return "error" if task == "binary" else "merror"
+    return metric if metric in METRICS[task] or (metric not in OF_ONE_TASK and _is_known(metric)) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _is_known(metric: str) -> bool:
+    """Return whether XGBoost has a metric with this name."""
+    try:
+        xgb.Booster({"eval_metric": metric, "num_feature": 1, "verbosity": 0}).save_config()
+    except xgb.core.XGBoostError as e:
+        return "Unknown metric" not in str(e)
+    return True
+
+
+def parsed(line: str) -> dict[str, float]:
+    r"""Parse `[0]\ttrain-auc:0.5\tvalid-auc:0.4`, and add the accuracy if there is an error rate."""
+    metrics = {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
+    for error in metrics.keys() & {"valid-error", "valid-merror"}:
+        metrics["valid-accuracy"] = 1.0 - metrics[error]
+    return metrics
+
+
+def final_metrics(model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], metrics: Iterable[str]) -> dict[str, float]:
+    """Measure metrics of a finished model on each split.
+
+    Args:
+        model: The finished model.
+        splits: The matrices of "train" and "valid".
+        metrics: XGBoost's names of the metrics.
+
+    Returns:
+        The value of each metric, by a name such as `valid-logloss`.
+    """
+    metrics = list(metrics)
+    for metric in metrics:
+        model.set_param({"eval_metric": metric})  # adds the metric, unless the model has it
+    return parsed(model.eval_set([(matrix, split) for split, matrix in splits.items()])) if metrics else {}
