@@ -42,6 +42,8 @@ SHIPPED_MODULES = (
     CHECK_MODULE,
     "sweeps.data.preprocessing.ray_steps",
     "sweeps.trial",
+    "sweeps.trainers.catboost",
+    "sweeps.trainers.lightgbm",
     "sweeps.trainers.torch",
     "sweeps.trainers.torch_tabular",
     "sweeps.trainers.xgboost",

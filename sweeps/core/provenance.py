@@ -15,7 +15,7 @@ from sweeps.core.atomic_files import write_text
 from sweeps.core.json_files import read_json
 from sweeps.core.sweep_folder import PROVENANCE
 
-PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
+PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "catboost", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
 # Diffs are cut at this many bytes. A diff is meant to show edits of code, and not to store large data files.
 MOST_DIFF = 2**20
 MOST_NAMES = 200

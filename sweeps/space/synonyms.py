@@ -63,14 +63,13 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "write `trackers: [mlflow, tensorboard]`": "tensorboard",
     },
     "trainer.name": {
-        _LOOP % "lightgbm": "lightgbm lgbm",
+        "lightgbm": "lgbm lgb",
         "xgboost": "xgb",
         "torch": "pytorch",
         "torch_tabular": "mlp",
         _LOOP % "torch": "lightning transformers huggingface",
         _LOOP % "tensorflow": "tensorflow keras",
         _LOOP % "jax": "jax flax",
-        _LOOP % "none": "catboost",
         SKLEARN_LOOP: "sklearn scikit-learn random_forest",
     },
     "trainer": {

@@ -51,7 +51,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         without(
             "no trainer",
             "trainer",
-            "1:1: trainer: is required; give torch, torch_tabular, xgboost or your own loop: {loop: module:attr, backend: ...}",
+            "1:1: trainer: is required; give catboost, lightgbm, torch, torch_tabular, xgboost "
+            "or your own loop: {loop: module:attr, backend: ...}",
         ),
         without(
             "no data",

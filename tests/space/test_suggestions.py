@@ -117,8 +117,8 @@ def test_a_word_of_another_tool_is_answered_by_its_meaning(lines, text: str, pla
 
 def test_other_words_for_the_goal_and_a_trainer(lines) -> None:
     body = "data: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: min}\nspace: {params: {}}\n"
-    trainer, goal = lines(f"trainer: lightgbm\n{body}")
-    assert trainer.startswith("1:10: trainer: ") and "backend: lightgbm" in trainer
+    trainer, goal = lines(f"trainer: jax\n{body}")
+    assert trainer.startswith("1:10: trainer: ") and "backend: jax" in trainer
     assert goal.startswith("3:30: objective.goal: ") and "`minimize`" in goal
 
 

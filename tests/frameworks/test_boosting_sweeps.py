@@ -1,0 +1,117 @@
+"""Sweeps with the trainers `lightgbm` and `catboost`: run, resume, refit, and predict without Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("lightgbm")
+pytest.importorskip("catboost")
+
+from tests.commands import REPO, command
+
+pytestmark = [pytest.mark.timeout(240)]
+
+SPACE = """\
+trainer: {trainer}
+data: {{train: rows.csv, label: label, valid: 0.25, test: 0.2}}
+objective: {{metric: valid-{metric}, goal: minimize}}
+search: {{algorithm: random, seed: 3}}
+scheduler: {{name: asha, max_t: 12, grace_period: 2, reduction_factor: 2}}
+limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
+space:
+{space}
+"""
+LIGHTGBM = """\
+  preprocessor: [{Categorizer: {columns: [town]}}]
+  scaling: {num_workers: {grid: [1, 2]}, resources_per_worker: {CPU: 1}}
+  params: {learning_rate: {loguniform: [0.03, 0.5]}, bagging_fraction: 0.8, bagging_freq: 1, feature_fraction: {uniform: [0.5, 1.0]}}
+"""
+CATBOOST = """\
+  params: {learning_rate: {loguniform: [0.03, 0.5]}, depth: {randint: [2, 5]}, rsm: {uniform: [0.5, 1.0]}}
+"""
+SPACES = {"lightgbm": LIGHTGBM, "catboost": CATBOOST}
+METRICS = {"binary": "logloss", "multiclass": "mlogloss", "regression": "rmse"}
+
+
+def rows(task: str) -> pd.DataFrame:
+    """Rows with numbers, missing values and text."""
+    rng = np.random.default_rng(1)
+    n = 600
+    frame = pd.DataFrame({"area": rng.lognormal(3, 0.5, n), "rooms": rng.integers(1, 9, n), "town": rng.choice(["Lyon", "Nice", "Pau"], n)})
+    worth = frame["area"] + 3.0 * frame["rooms"] + (frame["town"] == "Nice") * 15 + rng.normal(0, 2, n)
+    frame.loc[::9, "area"] = np.nan
+    frame.loc[::11, "town"] = None
+    bounds = {"binary": [35], "multiclass": [28, 42], "regression": []}[task]
+    return frame.assign(label=worth if task == "regression" else np.array(["low", "middle", "high"])[np.digitize(worth, bounds)])
+
+
+def call(*args: object) -> str:
+    """Run a command of sweeps, and return its output."""
+    process = command(*args)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    return out
+
+
+def predicted_without_ray(bundle: Path, tmp_path: Path) -> pd.DataFrame:
+    """Predict `rows.csv` in a process in which an import of Ray fails."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir(exist_ok=True)
+    (hidden / "ray.py").write_text("raise ImportError('there is no Ray')\n")
+    code = "import sys; from sweeps.cli import main; main()"
+    env = os.environ | {"PYTHONPATH": f"{hidden}{os.pathsep}{REPO}"}
+    args = [sys.executable, "-c", code, "predict", bundle, tmp_path / "rows.csv", "-o", tmp_path / "out.csv"]
+    done = subprocess.run(args, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return pd.read_csv(tmp_path / "out.csv")
+
+
+def sweep(trainer: str, task: str, trials: int, tmp_path: Path) -> None:
+    """Run a sweep, add a trial, refit the best trial, and predict with both bundles."""
+    frame = rows(task)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    file = tmp_path / "space.yaml"
+    file.write_text(SPACE.format(trainer=trainer, metric=METRICS[task], trials=trials, space=SPACES[trainer]))
+    result = json.loads(call("run", file, "--dir", tmp_path / "runs", "--json"))
+    states = result["trials"]
+    assert states["failed"] == 0 and states["completed"] >= 1 and states["completed"] + states["pruned"] == trials
+    more = json.loads(call("resume", result["dir"], "--add-trials", 1, "--json"))
+    assert sum(more["trials"].values()) == trials + 1 and more["trials"]["failed"] == 0
+    call("export", more["dir"], "--refit", "-o", tmp_path / "refitted")
+    for bundle in (Path(more["bundle"]), tmp_path / "refitted"):
+        out = predicted_without_ray(bundle, tmp_path)
+        if task == "regression":
+            assert np.sqrt(((out["prediction"] - frame["label"]) ** 2).mean()) < 0.7 * frame["label"].std()
+        else:
+            assert (out["prediction"] == frame["label"]).mean() > 0.75
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("trainer", SPACES)
+def test_a_sweep_from_run_to_predict(tmp_path, trainer):
+    sweep(trainer, "binary", 4, tmp_path)
+
+
+@pytest.mark.frameworks_all
+@pytest.mark.parametrize("task", ["multiclass", "regression"])
+@pytest.mark.parametrize("trainer", SPACES)
+def test_a_sweep_of_another_task(tmp_path, trainer, task):
+    sweep(trainer, task, 4, tmp_path)
+
+
+@pytest.mark.frameworks
+def test_catboost_refuses_several_workers(tmp_path):
+    rows("binary").to_csv(tmp_path / "rows.csv", index=False)
+    space = "  scaling: {num_workers: 2}\n  params: {depth: 3}\n"
+    (tmp_path / "space.yaml").write_text(SPACE.format(trainer="catboost", metric="logloss", trials=1, space=space))
+    process = command("validate", tmp_path / "space.yaml")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode != 0 and "num_workers" in out + err and "catboost" in out + err

@@ -1,0 +1,107 @@
+"""Train LightGBM on two ranks, in two processes that LightGBM's network connects, without Ray's workers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lightgbm")
+
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
+from sweeps.trainers import lightgbm
+from sweeps.trainers._metrics import measure
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(150)]
+
+PARAMS = {"num_boost_round": 8, "min_data_in_leaf": 3, "learning_rate": 0.4, "bagging_fraction": 0.7, "bagging_freq": 1}
+TASKS = ("binary", "multiclass", "regression")
+RUNS = ("first", "again", "resumed", "after a stop", "dart", "dart resumed")
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def run_rank(rank: int, ports: list[list[int]], folder: str, results) -> None:
+    """Train each task several times in one process, as consecutive trials on one worker do."""
+    from ray.train.lightgbm import config
+
+    lightgbm.LARGE = 1
+    out = {}
+    for task in TASKS:
+        current, shards = small_table(task, rows=240)
+        shards["train"] = FakeShard(shards["train"].frame.iloc[rank::2].reset_index(drop=True))
+        found = {}
+        for name in RUNS:
+            pair = ports.pop()
+            config._lightgbm_network_params = None
+            config._set_network_params(2, pair[rank], ",".join(f"127.0.0.1:{port}" for port in pair))
+            keep = Path(folder, f"{task}-{name}-{rank}")
+            keep.mkdir()
+            params = PARAMS | ({"boosting": "dart", "drop_rate": 0.5, "skip_drop": 0.0} if "dart" in name else {})
+            checkpoints = {"resumed": f"{task}-first-0/3", "dart resumed": f"{task}-dart-0/3"}  # the checkpoints of step 4
+            resume = Path(folder, checkpoints[name]) if name in checkpoints else None
+            stop_at = 2 if name == "after a stop" else None
+            run = run_loop(
+                lightgbm.train_func,
+                params,
+                current(checkpoint_interval=0.0),
+                shards,
+                keep,
+                resume=resume,
+                stop_at=stop_at,
+                rank=rank,
+                world=2,
+            )
+            found[name] = run.metrics, {step: str(path) for step, path in run.checkpoints.items()}, run.final
+        out[task] = found
+    results.put((rank, out))
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    flat = free_ports(2 * len(TASKS) * len(RUNS))
+    ports = [flat[i : i + 2] for i in range(0, len(flat), 2)]
+    folder = str(tmp_path_factory.mktemp("ranks"))
+    started = [context.Process(target=run_rank, args=(rank, ports, folder, results)) for rank in range(2)]
+    for process in started:
+        process.start()
+    try:
+        yield dict(results.get(timeout=120) for _ in started)
+    finally:
+        for process in started:
+            process.join(10)
+            process.kill()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_ranks_agree_repeat_and_resume(ranks, task):
+    zero, one = ranks[0][task], ranks[1][task]
+    for name in RUNS:
+        assert zero[name][0] == one[name][0] and one[name][1] == {}
+    first = zero["first"][0]
+    assert len(first) == 8 and zero["again"][0] == first and zero["after a stop"][0] == first[:2]
+    assert zero["resumed"][0] == first[4:] and zero["dart resumed"][0] == zero["dart"][0][4:]
+    current, shards = small_table(task, rows=240)
+    checkpoint = zero["first"][1][8]
+    model = lightgbm.load(checkpoint)
+    np.testing.assert_array_equal(model.predict(current().check), np.load(Path(checkpoint, "check.npy")))
+    valid = shards["valid"].frame
+    measured = measure(task, "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
+    metric = current().metric
+    assert measured[metric] == pytest.approx(min(m[metric] for m in first), rel=1e-6)
+    assert min(m[metric] for m in first) < 0.9 * first[0][metric]
+    assert {name: zero["first"][2][name] for name in measured if name != metric} == pytest.approx(
+        {name: value for name, value in measured.items() if name != metric}, rel=1e-6
+    )

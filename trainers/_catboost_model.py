@@ -1,0 +1,134 @@
+"""Prepare tables for CatBoost, predict with its models, and translate the names of its metrics."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import catboost as cb
+import numpy as np
+from catboost.utils import eval_metric
+
+from sweeps.core.metrics import OWN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING = "(missing)"  # CatBoost refuses missing values in a categorical column
+# CatBoost's names of the metrics in `sweeps.core.metrics`. The error rate is 1 minus the accuracy.
+NATIVE = {
+    "binary": {"logloss": "Logloss", "error": "Accuracy", "accuracy": "Accuracy", "auc": "AUC"},
+    "multiclass": {
+        "mlogloss": "MultiClass",
+        "logloss": "MultiClass",
+        "merror": "Accuracy",
+        "error": "Accuracy",
+        "accuracy": "Accuracy",
+    },
+    "regression": {"rmse": "RMSE", "mae": "MAE"},
+}
+ERRORS = ("error", "merror")
+# Loss functions whose models predict the logarithm of the target.
+EXPONENTIAL = ("Poisson", "Tweedie")
+# Labels and raw predictions, with which CatBoost is asked whether it knows a metric.
+TINY = {
+    "binary": ([0, 1, 0, 1], np.array([0.1, 0.4, -0.3, 0.2])),
+    "multiclass": ([0, 1, 2], np.array([[0.1, 0.4, -0.3], [0.3, 0.1, 0.2], [-0.2, 0.3, 0.5]])),
+    "regression": ([1.0, 2.0, 3.0, 4.0], np.array([1.1, 2.1, 2.9, 4.2])),
+}
+
+
+def metric_name(task: str, split: str, metric: str) -> str | None:
+    """Return CatBoost's name of a metric; None if CatBoost does not have the metric.
+
+    Args:
+        task: "binary", "multiclass" or "regression".
+        split: "train" or "valid". The name does not depend on it.
+        metric: Name of the metric without a split.
+    """
+    if metric in OWN:
+        return NATIVE[task].get(metric)
+    return metric if _is_known(task, metric) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _is_known(task: str, metric: str) -> bool:
+    """Return whether CatBoost has a metric that is one number for this task."""
+    label, raw = TINY[task]
+    try:
+        return len(eval_metric(label, raw, metric)) == 1
+    except cb.CatBoostError:
+        return False
+
+
+def categorical(features: pd.DataFrame) -> list[str]:
+    """Return the names of the columns with text or categories.
+
+    Raises:
+        ValueError: A column has neither numbers, nor text, nor categories, such as a column of dates.
+    """
+    found: list[str] = []
+    others: list[str] = []
+    for name, dtype in features.dtypes.items():
+        if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+            continue
+        (found if str(dtype) in ("category", "str", "string", "object") else others).append(str(name))
+    if others:
+        raise ValueError(f"these columns have neither numbers nor text: {', '.join(others[:10])}; drop such a column with `data.drop`")
+    return found
+
+
+def with_text(features: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return the rows with text in the named columns. A missing value becomes `MISSING`."""
+    return features.assign(**{name: features[name].astype(object).where(features[name].notna(), MISSING).astype(str) for name in names})
+
+
+def predictions_of(raw: np.ndarray, task: str, loss: str) -> np.ndarray:
+    """Convert raw predictions of a model to probabilities or values.
+
+    Args:
+        raw: The raw predictions, shape (n,) or (n, k).
+        task: "binary", "multiclass" or "regression".
+        loss: Name of the loss function.
+
+    Returns:
+        A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the values
+        of a regression, shape (n,).
+    """
+    if task == "regression":
+        values = raw if raw.ndim == 1 else raw[:, 0]
+        return np.asarray(np.exp(values) if loss in EXPONENTIAL else values)
+    if task == "binary" or loss == "MultiClassOneVsAll":
+        with np.errstate(over="ignore"):
+            return np.asarray(1.0 / (1.0 + np.exp(-raw)))
+    powers = np.exp(raw - raw.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+class Model:
+    """A trained model.
+
+    Args:
+        model: CatBoost's model.
+        task: "binary", "multiclass" or "regression".
+        loss: Name of the loss function.
+        rounds: Number of rounds that are used; 0 for all.
+        threads: Number of threads; -1 for all CPUs.
+    """
+
+    def __init__(self, model: cb.CatBoost, task: str, loss: str, rounds: int = 0, threads: int = -1):
+        self.model, self.task, self.loss, self.rounds, self.threads = model, task, loss, rounds, threads
+
+    def predict(self, features: pd.DataFrame) -> np.ndarray:
+        """Predict prepared rows. The result has the format of `predictions_of`.
+
+        Args:
+            features: The training columns, in their order.
+        """
+        text = [str(features.columns[i]) for i in self.model.get_cat_feature_indices()]
+        return self.predict_pool(cb.Pool(with_text(features, text), cat_features=text, thread_count=self.threads))
+
+    def predict_pool(self, pool: cb.Pool) -> np.ndarray:
+        """Predict the rows of a pool."""
+        raw = self.model.predict(pool, prediction_type="RawFormulaVal", ntree_end=self.rounds, thread_count=self.threads)
+        return predictions_of(np.asarray(raw, np.float64), self.task, self.loss)

@@ -1,0 +1,223 @@
+"""Run CatBoost's `fit` from checkpoint to checkpoint, report its iterations, and record the best one."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import catboost as cb
+import numpy as np
+
+from sweeps import trial
+from sweeps.core.metrics import find
+from sweeps.trainers import report
+from sweeps.trainers._best import BestStep
+from sweeps.trainers._catboost_model import ERRORS, Model, predictions_of
+from sweeps.trainers._metrics import measure
+from sweeps.trainers._requested import SPLITS, RequestedMetrics
+
+NEVER = 10**9  # seconds between two snapshots; CatBoost also writes one when `fit` ends
+# With one of these parameters, later iterations change earlier trees.
+SHRINKING = ("langevin", "posterior_sampling", "model_shrink_rate")
+
+
+class RawPredictions:
+    """Metric of CatBoost that keeps the raw predictions for valid, from which other metrics are computed.
+
+    Attributes:
+        raw: Raw predictions of the last iteration for valid, shape (n,) or (n, k).
+    """
+
+    no_jit = True  # CatBoost would try to compile the methods with numba
+
+    def __init__(self) -> None:
+        self.raw = np.zeros(0)
+
+    def __deepcopy__(self, memo: object) -> RawPredictions:
+        return self  # CatBoost copies its parameters
+
+    def is_max_optimal(self) -> bool:
+        """Return False. The value of this metric is not used."""
+        return False
+
+    def evaluate(self, approxes: Any, target: Any, weight: Any) -> tuple[float, float]:
+        """Keep the predictions. CatBoost calls this method for train, and then for valid."""
+        self.raw = np.array(approxes[0]) if len(approxes) == 1 else np.stack(approxes, axis=1)
+        return 0.0, 1.0
+
+    def get_final_error(self, error: float, weight: float) -> float:
+        """Return the value of this metric, which is not used."""
+        return error
+
+
+class Training:
+    """Training of one model. CatBoost calls `after_iteration` after every iteration.
+
+    Args:
+        cur: The trial.
+        params: CatBoost's parameters.
+        requested: The requested metrics.
+        data: Rows in CatBoost's format, and labels, of "train" and "valid".
+        scratch: An existing folder for CatBoost's files.
+
+    Attributes:
+        step: Number of the last iteration.
+        best: The best iteration.
+    """
+
+    def __init__(
+        self,
+        cur: trial.Current,
+        params: dict[str, Any],
+        requested: RequestedMetrics,
+        data: Mapping[str, tuple[cb.Pool, np.ndarray]],
+        scratch: Path,
+    ):
+        self.cur, self.params, self.requested, self.data, self.scratch = cur, params, requested, data, scratch
+        self.step, self.best = 0, BestStep(cur)
+        self.last = min(params["iterations"], cur.max_t or params["iterations"])
+        self.model_of = functools.partial(
+            Model, task=str(cur.task), loss=str(params["loss_function"]).partition(":")[0], threads=params["thread_count"]
+        )
+        self._is_shrinking = any(params.get(name) for name in SHRINKING)
+        self._best_model: cb.CatBoost | None = None  # only if `_is_shrinking`
+        self._done = 0  # number of iterations that were reported before the checkpoint
+        self._ended: dict[str, float] | None = None  # metrics of the iteration that ended `fit`
+        self._due = False  # whether this iteration has a checkpoint
+        self._error: BaseException | None = None
+        self._raw = RawPredictions()
+
+    def restore(self) -> None:
+        """Continue from the trial's checkpoint, if there is one. If `params` have changed, the earlier iterations are trained again."""
+        import ray.train
+
+        checkpoint = ray.train.get_checkpoint()
+        if checkpoint is None:
+            return
+        with checkpoint.as_directory() as name:
+            folder = Path(name)
+            best = BestStep(self.cur)
+            self._done = best.read(folder)
+            if json.loads((folder / "params.json").read_text()) != json.loads(json.dumps(self.params)):
+                return
+            self.step, self.best = self._done, best
+            shutil.copyfile(folder / "snapshot", self.scratch / "snapshot")
+            if self._is_shrinking:
+                self._best_model = cb.CatBoost().load_model(str(folder / "model.cbm"))
+
+    def fit(self) -> None:
+        """Train until the next checkpoint, or until the end, and report all iterations.
+
+        Raises:
+            ValueError: CatBoost has ended the training early.
+        """
+        self._ended = self._error = None
+        model = cb.CatBoost(self.params | self._metric_parameters() | {"train_dir": str(self.scratch)})
+        (train, _), (valid, _) = self.data["train"], self.data["valid"]
+        snapshot = {"save_snapshot": True, "snapshot_file": str(self.scratch / "snapshot"), "snapshot_interval": NEVER}
+        model.fit(train, eval_set=valid, callbacks=[self], **snapshot)
+        if self._error is not None:
+            raise self._error
+        if self._ended is None:
+            raise ValueError(
+                f"CatBoost ended the training after iteration {self.step}: the values of leaves became infinite; try a larger `l2_leaf_reg`"
+            )
+        if self._is_shrinking and self.best.step == self.step:
+            self._best_model = model
+        if self.step <= self._done:
+            return
+        if self.step == self.last:  # before `report`, which ends the trial at the scheduler's `max_t`
+            self.cur.report_final(self._final(model))
+        report(self._ended, functools.partial(self._save, model) if self._due else None)
+
+    def after_iteration(self, info: Any) -> bool:
+        """Measure and report an iteration. Return whether `fit` continues.
+
+        CatBoost would lose an exception, such as the one with which `report` stops a trial. `fit` therefore raises the exception later.
+        """
+        try:
+            return self._continues(int(info.iteration), info.metrics)
+        except BaseException as e:
+            self._error = e
+            return False
+
+    def _continues(self, step: int, history: Mapping[str, Mapping[str, list[float]]]) -> bool:
+        self.step = step
+        metrics = self._measured(history)
+        is_best = self.best.compare(step, metrics[self.requested.lead])
+        self._due = step > self._done and self.cur.checkpoint_due(step, last=step == self.last)
+        if self._due or step == self.last or (self._is_shrinking and is_best and not self.cur.keep_last):
+            self._ended = metrics
+            return False
+        if step > self._done:
+            report(metrics, None)
+        return True
+
+    def _metric_parameters(self) -> dict[str, Any]:
+        """Return the parameters that tell CatBoost which metrics to measure, and on which splits."""
+        names = self.requested.framework_names
+        trained = {names[name] for name in self.requested.reported if name in names and name.startswith("train-")}
+        measured = [
+            metric for metric in self.requested.framework_metrics(self.requested.reported) if metric != self.params["loss_function"]
+        ]
+        params: dict[str, Any] = {}
+        if measured:
+            params["custom_metric"] = [
+                f"{metric}{';' if ':' in metric else ':'}hints=skip_train~{'false' if metric in trained else 'true'}" for metric in measured
+            ]
+        if self.requested.computed:
+            params["eval_metric"] = self._raw
+        return params
+
+    def _measured(self, history: Mapping[str, Mapping[str, list[float]]]) -> dict[str, float]:
+        """Return the metrics that the last iteration reports.
+
+        Args:
+            history: Maps "learn" and "validation" to the values of each of CatBoost's metrics in all iterations.
+        """
+        found: dict[str, float] = {}
+        for name, metric in self.requested.framework_names.items():
+            if name in self.requested.reported:
+                values = history["learn" if name.startswith("train-") else "validation"]
+                # CatBoost adds defaults to some names, as in `AUC:type=Mu`.
+                value = next(each for key, each in values.items() if key == metric or key.startswith(f"{metric}:"))[-1]
+                found[name] = 1.0 - value if name.partition("-")[2] in ERRORS else value
+        if self.requested.computed:
+            task, label = str(self.cur.task), self.data["valid"][1]
+            predictions = predictions_of(self._raw.raw, task, self.model_of.keywords["loss"])
+            found |= measure(task, "valid", label, predictions, self.requested.computed)
+        return {name: found[name] for name in self.requested.reported}
+
+    def _best_of(self, model: cb.CatBoost) -> Model:
+        """Return the model of the best iteration. `model` is the model of the last iteration."""
+        if self._best_model is not None:
+            return self.model_of(self._best_model)
+        return self.model_of(model, rounds=self.best.step or self.step)
+
+    def _final(self, model: cb.CatBoost) -> dict[str, float]:
+        """Measure the model of the best iteration. Metrics that the trial reported are left out, and metrics that only CatBoost has."""
+        assert self._ended is not None
+        task, best = str(self.cur.task), self._best_of(model)
+        wanted = [n for n in self.requested.final if n not in self._ended and find(n.partition("-")[2], task) is not None]
+        found: dict[str, float] = {}
+        for split in SPLITS:
+            if any(name.startswith(split) for name in wanted):
+                pool, label = self.data[split]
+                found |= measure(task, split, label, best.predict_pool(pool), wanted)
+        return found
+
+    def _save(self, model: cb.CatBoost, folder: Path) -> None:
+        """Write a checkpoint: the model of the best iteration, and the state from which a resumed trial continues."""
+        best = self._best_of(model)
+        best.model.save_model(str(folder / "model.cbm"))
+        # The file may have more trees, because CatBoost can remove the last trees of only one kind of model.
+        (folder / "model.json").write_text(json.dumps({"task": best.task, "loss": best.loss, "rounds": best.rounds}))
+        (folder / "params.json").write_text(json.dumps(self.params))
+        shutil.copyfile(self.scratch / "snapshot", folder / "snapshot")
+        self.best.write(folder, self.step)
+        check = self.cur.check
+        self.cur.note_checkpoint(folder, self.best.step or self.step, None if check is None else best.predict(check))
