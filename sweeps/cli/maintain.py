@@ -29,7 +29,7 @@ from sweeps.terminal import text
     "--max-disk",
     default=None,
     metavar="SIZE",
-    help="Size limit of all checkpoints together, such as 10GB; those of the worst trials are deleted first.  [default: no limit]",
+    help="Size limit of all checkpoints together, such as 10GB; checkpoints of the worst trials are deleted first.  [default: no limit]",
 )
 @click.option("--dry-run", is_flag=True, help="Print how much space would be freed, and delete nothing.")
 @options.root

@@ -197,7 +197,7 @@ class WorkerRuntime:
             del self._caches[key]
         if assignment.data is not None:
             self._caches[assignment.data_key] = DatasetCache(assignment.data)
-        assert assignment.data_key in self._caches, "the pool takes data as cached that it has not sent"
+        assert assignment.data_key in self._caches, "the pool treats data as cached although it never sent this data"
 
     def _run_isolated(self, session: TrialSession, assignment: Assignment, is_first: bool) -> tuple[Ended, isolation.ResetResult]:
         limit = self.job.trial_timeout

@@ -147,8 +147,8 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
         renamed = current.name != space.name and ("name" in current.places or "name" in space.places)
         if renamed or not _differ_only_in_limits(space, current):
             text = (
-                "a resumed sweep can change only the section `limits`, but this file differs in more from the file that "
-                "the sweep began with:"
+                "a resumed sweep can change only the section `limits`, but this file and the file that the sweep began with "
+                "also differ elsewhere:"
             )
             text = f"{text}\n{_diff(space.text, file)}"
             raise InputError(Problem(str(file), text))

@@ -280,7 +280,8 @@ class SearchSections:
             text = f"must be equal to limits.max_trials, {most}, because every trial of {scheduler.name} is in the population; got {size}"
             self.file.wrong("scheduler.population", text)
         elif concurrent is not None and concurrent < size:
-            text = f"must be at least {size}, the population of {scheduler.name}, because its members take turns; got {concurrent}"
+            rule = f"must be at least {size}, the population of {scheduler.name}, because all its members start before any of them ends"
+            text = f"{rule}; got {concurrent}"
             self.file.wrong("limits.max_concurrent_trials", text)
         if self.repeats and self.repeats.count > 1:
             text = f"must be 1 under {scheduler.name}, whose members change their parameters as they train; got {self.repeats.count}"

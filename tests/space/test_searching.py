@@ -186,7 +186,8 @@ INVALID = [
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3}", "limits": "{max_trials: 20, max_concurrent_trials: 4}"},
-        "limits.max_concurrent_trials: must be at least 20, the population of pbt, because its members take turns; got 4",
+        "limits.max_concurrent_trials: must be at least 20, the population of pbt, because all its members start before any of them "
+        "ends; got 4",
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3}", "repeats": "2"},
