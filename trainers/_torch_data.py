@@ -175,7 +175,10 @@ Rows = TensorRows | DatasetRows
 
 
 def row_shape(rows: Rows) -> tuple[int, ...]:
-    """Return the shape of the input of one row, without the dimension of the batch. With several inputs, it is the number of all values."""
+    """Return the shape of the input of one row, without the dimension of the batch.
+
+    With several inputs, the shape is (number of all values,).
+    """
     first = rows.first()
     return (sum(tensor.numel() for tensor in first.values()),) if isinstance(first, dict) else tuple(first.shape[1:])
 
@@ -218,7 +221,10 @@ def forward(network: torch.nn.Module, rows: Rows, order: torch.Tensor | None = N
 
 @contextlib.contextmanager
 def few_threads(rows: int) -> Iterator[None]:
-    """Use one thread of PyTorch in the block for up to `FEW` rows. The rounding of a matrix product can depend on the number of threads."""
+    """In the block, PyTorch uses one thread if there are at most `FEW` rows.
+
+    The rounding of a matrix product can depend on the number of threads.
+    """
     before = torch.get_num_threads()
     if rows <= FEW:
         torch.set_num_threads(1)

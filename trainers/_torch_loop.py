@@ -118,8 +118,8 @@ class Training:
         """Distribute the network, and create the optimizer and the schedule.
 
         Args:
-            latest: State from which the training continues; {} for a new training. The network must already have the weights. Under PBT,
-                the state may come from another trial. Settings in the state, such as the learning rate, are ignored.
+            latest: State from which the training continues; {} for a new training. The network must already have the weights that belong to
+                the state. Under PBT, the state may come from another trial. Settings in the state, such as the learning rate, are ignored.
         """
         settings = self.settings
         if settings.compile:
@@ -139,7 +139,10 @@ class Training:
         self.schedule.replay(self.epoch * self.updates, self.values)
 
     def _restore_optimizer(self, latest: dict[str, Any]) -> None:
-        """Restore the optimizer's state, but not its settings. If another kind of optimizer wrote the state, the optimizer has none."""
+        """Restore the optimizer's state, but not its settings.
+
+        If the state is from another kind of optimizer or another strategy, the optimizer starts without a state.
+        """
         if latest.get("kind") != type(self.optimizer).__name__ or latest.get("sharded", False) != self.ranks.sharded:
             return
         own = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
@@ -188,7 +191,7 @@ class Training:
         return total
 
     def _weight(self, number: int, rows: int) -> float:
-        """Return the share that a batch has of the rows of its optimizer step.
+        """Return the fraction of the rows of an optimizer step that are in one batch.
 
         Args:
             number: Number of the batch; the first is 1.

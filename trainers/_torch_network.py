@@ -30,7 +30,7 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkDefinition:
-    """Everything that is needed to build a network, except its weights, and to understand its outputs.
+    """Everything except the weights that is needed to build a network and to interpret its outputs.
 
     Attributes:
         task: "binary", "multiclass" or "regression".

@@ -24,7 +24,7 @@ def build(place: str, reference: str, given: Mapping[str, Any], *positional: Any
         offered: Further keyword arguments; see `all_arguments`.
 
     Raises:
-        ValueError: The reference names nothing, or the signature does not accept the arguments.
+        ValueError: The object that the reference names does not exist, or the signature does not accept the arguments.
     """
     function = resolve(place, reference)
     arguments = all_arguments(function, given, offered or {})

@@ -107,7 +107,7 @@ class Ranks:
         return get_optimizer_state_dict(network, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 
     def load_optimizer_state(self, network: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-        """Load a state that `optimizer_state` returned, of a training with the same strategy. Every rank has the whole state."""
+        """Load a state that `optimizer_state` returned in a training with the same strategy. Every rank must pass the whole state."""
         if not self.sharded:
             optimizer.load_state_dict(state)
             return
@@ -144,7 +144,8 @@ class Ranks:
     def share_of(self, rows: int) -> torch.Tensor | None:
         """Return the numbers of the rows that this rank evaluates. None for all rows, if there is one rank.
 
-        All ranks get equally many rows, as the ranks of FSDP must process equally many batches. Some rows may be evaluated twice.
+        All ranks get the same number of rows, because all ranks of FSDP must process the same number of batches. Some rows may be evaluated
+        twice.
         """
         each = -(-rows // self.world)
         return None if self.world == 1 else torch.arange(self.rank * each, (self.rank + 1) * each) % rows

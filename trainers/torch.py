@@ -1,4 +1,4 @@
-"""Train your own PyTorch network: this trainer has the training loop, and you bring the network and, if you like, the loss.
+"""Train your own PyTorch network. This trainer has the training loop. You bring the network, and optionally the loss.
 
     trainer: {name: torch, model: "my_nets:Net", loss: "torch.nn:CrossEntropyLoss"}
 
@@ -10,7 +10,7 @@ integers keep their dtype. If there are several of these inputs, the network get
 each column of arrays under its own name. With a single input, the network gets this input as its only argument.
 
 `model` is a class or function that returns a network. Each name in `params` that `TRAINER["parameters"]` lacks is an argument of `model`.
-The trainer adds those of these arguments that the signature names and that have no default: `in_features`, the number of values in a row;
+The trainer also passes the following arguments if the signature names them without a default: `in_features`, the number of values in a row;
 `input_shape`, the shape of a row; `out_features`, `num_classes` or `outputs`, the number of outputs; and `task`.
 
 | task | outputs | default loss | prediction |
@@ -102,8 +102,8 @@ TRAINER: dict[str, Any] = {
             "type": "boolean",
             "default": True,
             "description": (
-                "Whether each epoch has another order of the rows. Without it, n workers with batches of b rows train on the same rows "
-                "at each step as one worker with batches of n * b rows."
+                "Whether each epoch has another order of the rows. If false, n workers with batches of b rows train at each step on the "
+                "same rows as one worker with batches of n * b rows."
             ),
         },
         "drop_last": {"type": "boolean", "default": False, "description": "Whether an epoch leaves out a last batch with too few rows."},
