@@ -17,7 +17,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from sweeps.report.figures import Drawn
+from sweeps.sweep_report.figures import Drawn
 from sweeps.tracking import MlflowTracker
 from tests.commands import REPO, end_all, mlflow_database
 from tests.processes import processes_of, wait_until_clean
@@ -119,14 +119,14 @@ def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps
     """
     monkeypatch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
     monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda destination, errors: MlflowTracker(destination))
-    monkeypatch.setattr("sweeps.report.Drawing", _NoFigures)
+    monkeypatch.setattr("sweeps.sweep_report.Drawing", _NoFigures)
     monkeypatch.setattr("sweeps.bundle.check_process.started_early", contextlib.nullcontext)
     yield local_ray
     wait_until_clean(local_ray)
 
 
 class _NoFigures:
-    """Stand-in for `sweeps.report.Drawing`. The real class starts a process that imports Optuna and Matplotlib, which takes seconds."""
+    """Stand-in for `sweeps.sweep_report.Drawing`, which starts a process that imports Optuna and Matplotlib for seconds."""
 
     def __init__(self, *given: object):
         pass

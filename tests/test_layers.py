@@ -24,7 +24,7 @@ ORDER = (
     "execution",
     "plan",
     "bundle",
-    "report",
+    "sweep_report",
     "controller",
     "serving",
     "terminal",

@@ -18,7 +18,7 @@ from sweeps.study import storage
 
 if TYPE_CHECKING:
     from sweeps.controller.controller import SweepController
-    from sweeps.report import Drawing
+    from sweeps.sweep_report import Drawing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
         notes: Notes about the data. The result contains these notes and the notes of the search.
     """
     from sweeps.bundle import export as trial_export
-    from sweeps.report import Drawing
+    from sweeps.sweep_report import Drawing
 
     store, space, folder = controller.study_store, controller.space, controller.folder
     drawing = Drawing(folder, storage.environment(folder))  # The process draws while the best trial is exported and Ray shuts down.

@@ -276,9 +276,9 @@ class SweepRun:
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
         """Write the report and return its Markdown. Return "" if the report could not be written."""
-        from sweeps import report
+        from sweeps import sweep_report
 
-        written = report.write(self.folder, self.space, concluded.result, concluded.drawing)
+        written = sweep_report.write(self.folder, self.space, concluded.result, concluded.drawing)
         if written is None:
             return ""
         for name, text in (("report.md", written.markdown), ("report.html", written.html)):

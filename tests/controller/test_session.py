@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeps import report
+from sweeps import sweep_report
 from sweeps.controller import api, session, tune_search
 from sweeps.controller.controller import SweepController
 from sweeps.controller.rerun import rerun
@@ -147,8 +147,8 @@ def test_an_actor_that_cannot_start_leaves_nothing_behind(events, space, tmp_pat
 
 @pytest.fixture
 def no_report(monkeypatch) -> None:
-    monkeypatch.setattr(report, "Drawing", lambda *args: None)
-    monkeypatch.setattr(report, "write", lambda *args: None)
+    monkeypatch.setattr(sweep_report, "Drawing", lambda *args: None)
+    monkeypatch.setattr(sweep_report, "write", lambda *args: None)
 
 
 def run_all(controller: SweepController, concurrency: int) -> None:

@@ -63,7 +63,7 @@ POINTS = {
     "ended": Point("after an MLflow run ended, before the next one ended", "mlflow.tracking:MlflowClient.set_terminated", "after", 1),
     "export": Point("when the export started", "sweeps.bundle.export:export_trial", "before"),
     "copy": Point("while the winner's checkpoint was copied", "sweeps.bundle.write:copy_checkpoint", "half"),
-    "result": Point("after everything else, before the result was written", "sweeps.report:write", "before"),
+    "result": Point("after everything else, before the result was written", "sweeps.sweep_report:write", "before"),
 }
 
 

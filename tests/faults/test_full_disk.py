@@ -122,7 +122,7 @@ def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
 def test_r3_the_report_and_the_result_cannot_be_written(disk, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 2")
     local = ("--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    process = command("run", file, *local, module=("tests.faults.filling", "sweeps.report:write", disk))
+    process = command("run", file, *local, module=("tests.faults.filling", "sweeps.sweep_report:write", disk))
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1 and "Traceback" not in out + err, err
     assert os.strerror(errno.ENOSPC) in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1]

@@ -10,7 +10,7 @@ import pytest
 from sweeps.testing.pytest_trackers import sample_events
 from sweeps.tracking import events
 from sweeps.tracking.history import TrialHistory
-from tests.report.made import space_in
+from tests.sweep_report.made import space_in
 
 
 def test_every_event_can_be_pickled_and_not_changed(tmp_path):

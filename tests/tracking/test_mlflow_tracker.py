@@ -22,7 +22,7 @@ from sweeps.tracking.mlflow.run_contents import description, flatten, space_para
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.views import legal_name
-from tests.report.made import space_in
+from tests.sweep_report.made import space_in
 from tests.tracking.made import begin, end, report, reports, sweep_events, sweep_result, sweep_started, trial
 from tests.waiting import wait_until
 

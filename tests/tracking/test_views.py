@@ -10,7 +10,7 @@ import pytest
 from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
 from sweeps.tracking.mlflow import views
-from tests.report.made import space_in
+from tests.sweep_report.made import space_in
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
-from sweeps.report.figures import Drawing, Drawn, Figure, best_first
 from sweeps.space import Space
 from sweeps.space.domains import short_names
 from sweeps.study.record import Record, TrialRecord, read
+from sweeps.sweep_report.figures import Drawing, Drawn, Figure, best_first
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Draw Optuna's plots of a sweep for its report. `python -m sweeps.report.plots FOLDER` prints the plots as one JSON object."""
+"""Draw Optuna's plots of a sweep for its report. `python -m sweeps.sweep_report.plots FOLDER` prints the plots as one JSON object."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.trial import State
-from sweeps.report.figures import Drawn, Figure, basis_of, best_first, encoded, thin
 from sweeps.space import Dimension
 from sweeps.space.domains import short_names
 from sweeps.space.section_models import Objective
+from sweeps.sweep_report.figures import Drawn, Figure, basis_of, best_first, encoded, thin
 
 if TYPE_CHECKING:
     import optuna

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Report, State
-from sweeps.report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, thin
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.domains import short_names
 from sweeps.space.saved_space import save_space
 from sweeps.study.live_trial import ProgressUpdate
-from tests.report.made import RUNGS, space_in, trial, trials
+from sweeps.sweep_report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, thin
+from tests.sweep_report.made import RUNGS, space_in, trial, trials
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning", "ignore:Attempting to set identical")
 
@@ -29,7 +29,7 @@ def draw(space, made, dimensions=None):
     """Draw the figures as the process does, in this process."""
     import matplotlib
 
-    from sweeps.report import plots
+    from sweeps.sweep_report import plots
 
     matplotlib.use("agg")
     return plots.draw(space.dimensions if dimensions is None else dimensions, "maximize", "acc@5", RUNGS, made)

@@ -71,7 +71,7 @@ class Drawing:
         root = str(Path(__file__).parents[1])
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "MPLBACKEND": "agg"}
         env |= environment or {}
-        command = [sys.executable, "-m", "sweeps.report.plots", str(folder.resolve())]
+        command = [sys.executable, "-m", "sweeps.sweep_report.plots", str(folder.resolve())]
         # The process gets a session of its own, so that Ctrl-C in the terminal does not end the process.
         self._process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -14,13 +14,13 @@ from markdown_it import MarkdownIt
 
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import State
-from sweeps.report import content as reports
-from sweeps.report.content import cell, duration, number, report
-from sweeps.report.figures import Drawn, Figure
 from sweeps.space.section_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
-from tests.report.made import space_in, trial, trials
+from sweeps.sweep_report import content as reports
+from sweeps.sweep_report.content import cell, duration, number, report
+from sweeps.sweep_report.figures import Drawn, Figure
+from tests.sweep_report.made import space_in, trial, trials
 
 DRAWN = Drawn(
     (Figure("History", "<svg>drawn</svg>", "of <all>"), Figure("Slices", "", "Not drawn: no ink")), (("eta", 0.75),), "the values"
