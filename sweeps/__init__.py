@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sweeps.controller.api import resume, run
     from sweeps.controller.sweep import Sweep, open
     from sweeps.core.result import SweepResult
+    from sweeps.core.script_report import report
     from sweeps.space import Space, load
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "load",
     "load_bundle",
     "open",
+    "report",
     "resume",
     "run",
     "trial",
@@ -47,6 +49,7 @@ _LAZY = {
     "load": "sweeps.space",
     "load_bundle": "sweeps.bundle.model",
     "open": "sweeps.controller.sweep",
+    "report": "sweeps.core.script_report",
     "resume": "sweeps.controller.api",
     "run": "sweeps.controller.api",
 }

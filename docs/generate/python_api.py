@@ -12,6 +12,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Look at a sweep": ("open", "Sweep"),
     "Use a bundle": ("load_bundle",),
     "Inside a training loop": ("trial",),
+    "Inside a script": ("report",),
     "Errors": ("SweepsError", "InputError", "Problem", "SweepFailed", "SweepLocked", "BundleError", "Interrupted"),
 }
 # Names that the page documents under another path. Each entry has the heading and the path of the documented object.

@@ -26,6 +26,8 @@ FILES: Mapping[str, str] = {
     "tensorboard/": "Event files for TensorBoard. The folder exists if `trackers` contains `tensorboard`.",
     "trials/ID/checkpoint_*/": "Checkpoints of a trial, by default the latest and the best.",
     "trials/ID/logs/rank-N.log": "The output of rank N. If it exceeds 10 MiB, sweeps keeps its first 1 MiB and its last 4 MiB.",
+    "trials/ID/files/command.json": "The command of the trainer `command`, and its exit code.",
+    "trials/ID/script_checkpoint/": "The folder `SWEEPS_CHECKPOINT_DIR` of a script that the trainer `command` runs.",
     "trials/ID/files/": "Files that the loop wrote to `trial.current().folder`.",
     "trials/ID/mlflow.json": "The id of the trial's run in MLflow.",
     "trials/ID/mlflow.db": "Data that the loop logged to MLflow while the server did not answer.",

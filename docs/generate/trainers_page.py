@@ -41,10 +41,10 @@ def fragment_rows(fragments: dict) -> list[tuple[str, str, str, str]]:
     rows = []
     for name, fragment in fragments.items():
         inside = fragment if isinstance(fragment, dict) else {}
-        reference = inside.get("format") == "reference"
+        formats = {"reference": "`module:attr`", "command": "a list of texts and numbers"}
         accepted = takes({key: value for key, value in inside.items() if key not in ("default", "description", "format")})
         default = f"`{inside['default']}`" if inside.get("default") is not None else ""
-        rows.append((f"`{name}`", default, "`module:attr`" if reference else accepted, inside.get("description", "")))
+        rows.append((f"`{name}`", default, formats.get(inside.get("format", ""), accepted), inside.get("description", "")))
     return rows
 
 

@@ -87,20 +87,28 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
     return Requirements(local, ours, frozenset(packages), files)
 
 
-def fingerprint(modules: Iterable[str], roots: Iterable[Path] = ()) -> str:
-    """Hash the source of some modules and of the local modules that they import. The hash does not depend on the location of the files.
+def fingerprint(modules: Iterable[str], roots: Iterable[Path] = (), scripts: Iterable[Path] = ()) -> str:
+    """Hash the source of some modules and scripts, and of the local modules that they import.
+
+    The hash does not depend on the location of the files.
 
     Args:
         modules: dotted names of the modules.
         roots: folders to search before `sys.path`.
+        scripts: other files to hash. A Python script imports modules from its own folder.
 
     Returns:
         The SHA-256 in hex.
     """
     modules, roots, digest = list(modules), list(roots), hashlib.sha256()
     sources = {module: file for module in modules if (file := references.source_of(module, roots)) is not None}
-    for name, file in sorted((sources | find_requirements(modules, roots).files).items()):
-        digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
+    sources |= find_requirements(modules, roots).files
+    for script in scripts:
+        imported = _imports(script, "", lazy=True) if script.suffix == ".py" else ()
+        sources |= {script.name: script} | find_requirements(imported, [script.parent, *roots]).files
+    for name, file in sorted(sources.items()):
+        with file.open("rb") as opened:
+            digest.update(f"{name}\0{hashlib.file_digest(opened, 'sha256').hexdigest()}\0".encode())
     return digest.hexdigest()
 
 

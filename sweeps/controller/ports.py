@@ -30,6 +30,7 @@ class PoolHandle(Protocol):
         configure: Pass the data actor and a description of the label column to the pool.
         advance: Wait until a trial has new progress, and return the progress.
         step: Wait like `advance`, and return the progress in the form of a result of Ray Tune.
+        await_stopped: Wait until the loops of stopped trials have ended.
         shutdown: Close all workers.
     """
 
@@ -47,4 +48,5 @@ class PoolHandle(Protocol):
     configure: RemoteMethod
     advance: RemoteMethod
     step: RemoteMethod
+    await_stopped: RemoteMethod
     shutdown: RemoteMethod

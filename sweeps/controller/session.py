@@ -28,6 +28,7 @@ from sweeps.plan import find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.space import Space, known_fits
+from sweeps.space.model import command_files
 
 if TYPE_CHECKING:
     from sweeps.data.prepared_store import DatasetInfo
@@ -258,7 +259,8 @@ class SweepSession:
 
         trainer, loop = self.space.trainer, self.space.trainer.loop
         names = [loop, *([trainer.load] if trainer.load else []), *trainer.references]
-        now = code_fingerprint([references.parse(name)[0] for name in names], self._roots)
+        scripts = command_files(self.space, self._roots)
+        now = code_fingerprint([references.parse(name)[0] for name in names], self._roots, scripts)
         notes: tuple[str, ...] = ()
         if fingerprint is not None and now != fingerprint:
             change = f"its fingerprint was {fingerprint[:12]} and is now {now[:12]}"
@@ -301,12 +303,18 @@ class SweepSession:
         return PreparedStore(self.folder).count_chains()
 
     def close_workers(self) -> None:
-        """Close all workers, unless this session started Ray: then Ray is shut down as a whole."""
+        """Wait until the loops of stopped trials have ended. Then close all workers, unless this session started Ray.
+
+        If this session started Ray, Ray is shut down as a whole later.
+        """
         import ray
 
-        if not self.cluster.ours and not self._workers_closed:
+        if self._workers_closed:
+            return
+        self._workers_closed = True
+        ray.get(self.pool.await_stopped.remote())
+        if not self.cluster.ours:
             ray.get(self.pool.shutdown.remote())
-            self._workers_closed = True
 
     def _end_processes(self) -> None:
         """Kill the session's actors, and its workers on this machine. Delete the files with which Ray Tune and Ray Train could resume."""

@@ -2,7 +2,8 @@
 
 A fragment may have these keys: `type` (a name or a list of names), `enum`, `minimum`, `maximum`, `exclusiveMinimum`,
 `exclusiveMaximum`, `format`, `default` and `description`. A null value stands for the default, and is always allowed. An integer may be
-written as a float without a fraction, such as 3.0. The only `format` is `reference`, for the name of a Python object as `module:attr`.
+written as a float without a fraction, such as 3.0. There are two values of `format`: `reference` for the name of a Python object as
+`module:attr`, and `command` for a program and its arguments as a list.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 Fragment = Mapping[str, Any]
 
 KEYS = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "default", "description")
-REFERENCE_FORMAT = "reference"
+REFERENCE_FORMAT, COMMAND_FORMAT = "reference", "command"
 _BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "minimum": ("at least", operator.ge),
     "exclusiveMinimum": ("greater than", operator.gt),
@@ -48,6 +49,8 @@ def rule_of(fragment: Fragment) -> str:
     """
     if fragment.get("format") == REFERENCE_FORMAT:
         return "a reference `module:attr`"
+    if fragment.get("format") == COMMAND_FORMAT:
+        return 'a list of texts and numbers, such as [python, train.py, --lr, "{params.lr}"]'
     if "enum" in fragment:
         return _or([str(value).lower() if isinstance(value, bool) else str(value) for value in fragment["enum"]])
     nouns = [_TYPES[name][1] for name in types_of(fragment) if name != "null"]
@@ -65,6 +68,9 @@ def allows(fragment: Fragment, value: object) -> bool:
         return True
     if fragment.get("format") == REFERENCE_FORMAT:
         return isinstance(value, str)
+    if fragment.get("format") == COMMAND_FORMAT:
+        items = value if isinstance(value, (list, tuple)) else ()
+        return bool(items) and all(isinstance(item, (str, int, float)) and not isinstance(item, bool) for item in items)
     if "enum" in fragment:
         return any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in fragment["enum"])
     names = types_of(fragment)
@@ -104,8 +110,8 @@ def fragment_problem(fragment: Any) -> str | None:
     for key in _BOUNDS:
         if key in fragment and (isinstance(fragment[key], bool) or not isinstance(fragment[key], (int, float))):
             return f"`{key}` must be a number"
-    if fragment.get("format", REFERENCE_FORMAT) != REFERENCE_FORMAT:
-        return f"`format` must be `{REFERENCE_FORMAT}`"
+    if fragment.get("format", REFERENCE_FORMAT) not in (REFERENCE_FORMAT, COMMAND_FORMAT):
+        return f"`format` must be `{REFERENCE_FORMAT}` or `{COMMAND_FORMAT}`"
     if not isinstance(fragment.get("description", ""), str):
         return "`description` must be text"
     if not allows(fragment, fragment.get("default")):

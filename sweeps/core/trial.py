@@ -225,6 +225,8 @@ class Current:
             the rows of train and valid together, because the metrics of `valid` are then meaningless.
         options: Options of the trainer from the section `trainer` of the space file, by name, with their defaults. See `TRAINER["options"]`
             in docs/how-to/own-trainer.md.
+        roots: Folders in which the files that the space file names are looked up: the folder of the space file, then the working directory.
+            If workers have a copy of the user's code, this is the copy.
         final: The metrics that `report_final` has recorded.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
@@ -244,6 +246,7 @@ class Current:
     milestones: range | frozenset[int] = range(0)
     keep_last: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    roots: tuple[Path, ...] = ()
     final: dict[str, float] = field(default_factory=dict)
     _folder: Path | None = field(default=None, repr=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -32,7 +32,7 @@ from sweeps.core.resources import parked_cpus
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.execution import ray_version
 from sweeps.space import Space
-from sweeps.space.model import user_references
+from sweeps.space.model import command_files, user_references
 
 log = logging.getLogger(__name__)
 
@@ -455,13 +455,13 @@ def _in_a_line(error: Exception) -> str:
 
 
 def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, Any]:
-    """Return Ray's runtime environment for a cluster: the space's `runtime_env`, the package `sweeps`, and the user's modules.
+    """Return Ray's runtime environment for a cluster: the space's `runtime_env`, the package `sweeps`, and the user's modules and scripts.
 
     If `runtime_env` has an `image_uri`, no code is sent, because Ray does not combine an image with code.
 
     Args:
         space: The search space. It has the `runtime_env` and refers to the user's modules.
-        roots: Folders that may contain the user's modules. Only folders with modules that the space refers to are sent.
+        roots: Folders that may contain the user's modules and scripts. Only folders with files that the space refers to are sent.
         stage: An empty folder, to which the user's code is copied.
 
     Raises:
@@ -475,7 +475,9 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
             text = f"must be a folder on this machine, because sweeps adds your code to this folder, got {folder}"
             raise InputError(Problem(space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}"))
         shutil.copytree(folder, stage, dirs_exist_ok=True)
-    for root in reversed(roots_needed(user_references(space), tuple(roots))):
+    roots = tuple(roots)
+    needed = {*roots_needed(user_references(space), roots), *command_files(space, roots).values()}
+    for root in reversed([root for root in roots if root in needed]):
         copy_code(root, stage)
     size = sum(f.stat().st_size for f in stage.rglob("*") if f.is_file())
     if size > MOST_BYTES:

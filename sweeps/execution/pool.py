@@ -40,6 +40,8 @@ PROGRESS_EVERY = 1.0
 # `advance` waits this long for the driver's `start` of the same trial, in seconds. After a restart of the pool, Ray repeats calls
 # before the driver has started the trials again.
 START_WITHIN = 60.0
+# At the end of a sweep, longest wait for ranks that were told to stop, in seconds. The trainer `command` gives a script ten seconds.
+STOP_WITHIN = 15.0
 
 
 class _Pool:
@@ -219,6 +221,11 @@ class _Pool:
         waiting = {name: running.trial.shape for name, running in active.items() if running.stage is Stage.WAITING}
         missing = {name: text for name, shape in waiting.items() if (text := self.workers.what_is_missing(shape)) is not None}
         return Usage(self.workers.total, busy, idle, self.data_requests.fits, stages, seconds, silent, missing)
+
+    async def await_stopped(self, timeout: float = STOP_WITHIN) -> None:
+        """Wait until all ranks of stopped trials have ended, for at most `timeout` seconds."""
+        if tasks := [running.task for running in self.trials.values() if running.stopped and running.task is not None]:
+            await asyncio.wait(tasks, timeout=timeout)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
         """End all trials and close all workers. Kill workers that take longer than `timeout` seconds."""

@@ -34,7 +34,14 @@ class Stopped(BaseException):
     """Raised by `report` to end a loop. All ranks raise this exception at the same step.
 
     The base class is not Exception, so that `except Exception` in a loop does not catch this exception.
+
+    Args:
+        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped it.
     """
+
+    def __init__(self, finished: bool = False):
+        super().__init__()
+        self.finished = finished
 
 
 class MetricMissing(ValueError):
@@ -164,7 +171,7 @@ class TrialSession:
         asks = self.step in self.job.rungs or (self.assignment.asks and self.step >= self._next_gate)
         if self.finished or (asks and not self._may_continue()):
             self.stopped = True
-            raise Stopped
+            raise Stopped(self.finished)
 
     def _resolve_resumption(self) -> None:
         """At the first report, ask the pool whether the loop on rank 0 continues from its checkpoint.

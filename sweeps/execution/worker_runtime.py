@@ -242,9 +242,15 @@ class WorkerRuntime:
             milestones=assignment.checkpoint_at or self.job.milestones,
             keep_last=self.job.keep_last,
             options=dict(self.job.options),
+            roots=self._code_folders(),
             _folder=Path(assignment.folder, FILES),
             _kept=cache.kept,
         )
+
+    def _code_folders(self) -> tuple[Path, ...]:
+        """Return the folders with the user's files: the copy that Ray made for the workers, if there is one, and the original folders."""
+        copy = [Path.cwd()] if ray.get_runtime_context().runtime_env.get("working_dir") else []
+        return (*copy, *map(Path, self.job.roots))
 
     def hurry(self, trial: str, step: int) -> None:
         """Send the trial's reports to the pool now, or when its loop has reported this step; see `TrialSession.hurry`.

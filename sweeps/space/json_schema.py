@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.core import docstrings, references, registry
-from sweeps.core.parameter_schema import REFERENCE_FORMAT, Fragment, allows, types_of
+from sweeps.core.parameter_schema import COMMAND_FORMAT, REFERENCE_FORMAT, Fragment, allows, types_of
 from sweeps.core.resources import ELASTIC
 from sweeps.space import section_models
 from sweeps.space.auto_algorithm import AUTO
@@ -125,6 +125,8 @@ def _option(fragment: Fragment) -> Schema:
     shown = {key: fragment[key] for key in ("default", "description") if fragment.get(key) is not None}
     if fragment.get("format") == REFERENCE_FORMAT:
         return _any(_REFERENCE, _NULL, **shown)
+    if fragment.get("format") == COMMAND_FORMAT:
+        return {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1, **shown}
     inside = {key: value for key, value in fragment.items() if key not in ("default", "description")}
     return _any(inside, _NULL, **shown) if inside else shown
 

@@ -13,7 +13,9 @@ from sweeps.core.errors import InputError
 from sweeps.core.resources import jax_connects
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
+from sweeps.space.command_checks import check_commands
 from sweeps.space.data_section import DataSection, whole
+from sweeps.space.dimension_parser import INVALID
 from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
@@ -217,6 +219,9 @@ class _Loader:
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
         self.parser.when_parser.conclude(enclosing_options(sections))
+        params = sections.get("params")
+        if self.trainer is not None and not self.started and INVALID not in walk(params):
+            check_commands(self.file, self.trainer, self.trainers.definition, params, self.roots)
         return sections
 
     def _finish_search(self, sections: dict[str, Template], cells: int) -> str:

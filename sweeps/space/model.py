@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.command_template import code_files, folder_of
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import hide_values
+from sweeps.space.command_checks import command_options
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import any_key, combinations
@@ -177,6 +179,20 @@ def user_references(space: Space) -> list[str]:
             references.parse(name or "")
             references_found.append(str(name))
     return list(dict.fromkeys(references_found))
+
+
+def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
+    """Return the files that the commands of the trainer name, such as scripts. Each file is mapped to the folder in which it was found.
+
+    Args:
+        space: The search space.
+        roots: Folders to look in. A command is looked up in the first folder that has one of its files.
+    """
+    found: dict[Path, Path] = {}
+    for command in command_options(space.trainer, space.trainer_definition).values():
+        folder = folder_of(command, roots)
+        found |= dict.fromkeys(code_files(command, folder), folder)
+    return found
 
 
 def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:

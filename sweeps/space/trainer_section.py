@@ -11,8 +11,9 @@ from typing import Any
 from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.library_code import is_library_file
-from sweeps.core.parameter_schema import REFERENCE_FORMAT, Fragment, allows
+from sweeps.core.parameter_schema import COMMAND_FORMAT, REFERENCE_FORMAT, Fragment, allows
 from sweeps.core.suggestions import did_you_mean
+from sweeps.space.command_checks import command_hint
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems, check, report_domains
@@ -137,7 +138,7 @@ class TrainerSection:
     def _option_problems(self, fragment: Fragment, node: Node) -> Iterator[str]:
         """Yield a message for each rule that the value of an option breaks."""
         if not allows(fragment, node.plain()):
-            yield mismatch(fragment, node, tunable=False)
+            yield mismatch(fragment, node, tunable=False) + (command_hint(node) if fragment.get("format") == COMMAND_FORMAT else "")
         elif fragment.get("format") == REFERENCE_FORMAT and node.value is not None and (text := references.problem(node.value, self.roots)):
             yield text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sweeps.space.trainer_section import trainer_names
 from tests.bad_input import Case, line, names_of, params, short, top, whole, without
 
 SEVERAL = """\
@@ -51,8 +52,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         without(
             "no trainer",
             "trainer",
-            "1:1: trainer: is required; give catboost, lightgbm, torch, torch_tabular, xgboost "
-            "or your own loop: {loop: module:attr, backend: ...}",
+            f"1:1: trainer: is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}",
         ),
         without(
             "no data",

@@ -106,7 +106,7 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     with SweepSession(space, tmp_path, (), None) as opened:
         assert opened.load_data(None) is INFO and opened.count_fits() == 0
         opened.warm_workers(space.shapes)
-    assert events == [*START, "pool.configure", "pool.warm", *END]
+    assert events == [*START, "pool.configure", "pool.warm", "pool.await_stopped", *END]
     assert not (tmp_path / "gangs").exists()
 
 
@@ -115,7 +115,7 @@ def test_on_a_shared_cluster_gangs_are_closed_once_and_none_starts_before_the_da
     with SweepSession(space, tmp_path, (), None) as opened:
         opened.warm_workers(space.shapes)
         opened.close_workers()
-    assert events == [*START, "pool.shutdown", *END]
+    assert events == [*START, "pool.await_stopped", "pool.shutdown", *END]
 
 
 def test_after_an_error_nothing_is_waited_for(events, space, tmp_path, monkeypatch):
@@ -200,9 +200,9 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     events.clear()
     again = Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
     monkeypatch.setattr("ray.wait", lambda references: (references, []))
-    monkeypatch.setattr("ray.get", lambda reference: {"advance": again}[reference])
+    monkeypatch.setattr("ray.get", lambda reference: {"advance": again}.get(reference))
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, bit-identical to the original run"
-    assert events == [*START, "pool.configure", "pool.start", "pool.life", "pool.advance", *END]
+    assert events == [*START, "pool.configure", "pool.start", "pool.life", "pool.advance", "pool.await_stopped", *END]
     assert not list(folder.glob(".rerun-*"))
 
 

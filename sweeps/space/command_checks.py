@@ -1,0 +1,96 @@
+"""Check the options of a trainer that are commands: their script, their placeholders, and the parameters that they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.command_template import ARGS, INTERPRETERS, problems, unused
+from sweeps.core.parameter_schema import COMMAND_FORMAT, allows
+from sweeps.core.suggestions import did_you_mean
+from sweeps.space.domains import Dimension
+from sweeps.space.nodes import Mark, Node
+from sweeps.space.problems import SpaceFile
+from sweeps.space.section_models import TrainerSpec
+from sweeps.space.templates import Template, children
+from sweeps.space.trainer_definition import TrainerDefinition
+
+
+def command_options(trainer: TrainerSpec, definition: TrainerDefinition) -> dict[str, list[Any]]:
+    """Return the value of each option of a trainer that is a valid command, by the option's name."""
+    commands = {name: fragment for name, fragment in definition.options.items() if fragment.get("format") == COMMAND_FORMAT}
+    values = {name: trainer.options.get(name) for name in commands}
+    return {name: value for name, value in values.items() if value is not None and allows(commands[name], value)}
+
+
+def parameter_names(template: Template, prefix: str = "") -> dict[str, None]:
+    """Return the dotted names of all parameters that a trial may have, in the order of the file, also those of nested mappings.
+
+    >>> list(parameter_names({"net": {"depth": 2}}))
+    ['net', 'net.depth']
+    """
+    names: dict[str, None] = {}
+    if isinstance(template, Dimension):
+        for option in children(template):
+            names |= parameter_names(option, prefix)
+    elif isinstance(template, dict):
+        for key, value in template.items():
+            names |= {f"{prefix}{key}": None} | parameter_names(value, f"{prefix}{key}.")
+    return names
+
+
+def check_commands(file: SpaceFile, trainer: TrainerSpec, definition: TrainerDefinition, params: Template, roots: Sequence[Path]) -> None:
+    """Add a problem for each mistake in the commands of a trainer.
+
+    Args:
+        file: The space file.
+        trainer: The trainer.
+        definition: The trainer's definition.
+        params: Template of the parameters.
+        roots: Folders in which the command's files are looked up.
+    """
+    names = parameter_names(params or {})
+    for option, command in command_options(trainer, definition).items():
+        for index, text in problems(command, names):
+            file.wrong(f"trainer.{option}.{index}", text)
+        for name in unused(command, names):
+            text = (
+                f'`trainer.{option}` does not use this parameter; write "{{params.{name}}}" as an argument, or "{ARGS}" for all parameters'
+            )
+            file.problems.add(_mark(file, name), f"params.{name}", text)
+        if (wrong := _missing_script(command, roots)) is not None:
+            file.wrong(f"trainer.{option}.{wrong[0]}", wrong[1])
+
+
+def command_hint(node: Node) -> str:
+    """Return a hint about a value that is no command, such as a text or an unquoted placeholder; "" without a hint."""
+    if isinstance(node.value, str):
+        return f"; write [{', '.join(node.value.split())}]"
+    unquoted = [child for child in node.value if child.is_map] if node.is_list else []
+    return f'; put quotes around a placeholder, such as "{{{next(iter(unquoted[0].value), "params.lr")}}}"' if unquoted else ""
+
+
+def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int, str] | None:
+    """If a command runs a Python script that does not exist, return the index of the script and a message. Otherwise, return None."""
+    words = [str(word) for word in command]
+    index = next((index for index, word in enumerate(words) if index and not word.startswith("-")), 0)
+    takes_another = {"-m", "-c", "-X", "-W"} & set(words[:index])
+    if words[0] not in INTERPRETERS or not index or takes_another or "{" in words[index]:
+        return None
+    if any((root / words[index]).is_file() for root in roots):
+        return None
+    found = sorted({file.name for root in roots for file in root.glob("*.py")})
+    hint = did_you_mean(words[index], found) if found else "these folders have no Python file"
+    return index, f"no file `{words[index]}` in {' or '.join(dict.fromkeys(map(str, roots)))}; {hint}"
+
+
+def _mark(file: SpaceFile, name: str) -> Mark:
+    """Return the place of a parameter in the file; the place of `params` if the parameter is inside a dimension."""
+    space = file.node("space")
+    mark, node = space.keys.get("params", space.mark), space.value.get("params", space)
+    for part in name.split("."):
+        if not node.is_map or part not in node.value:
+            break
+        mark, node = node.keys[part], node.value[part]
+    return mark

@@ -1,0 +1,133 @@
+"""The trainer `command` in whole sweeps: two ranks with torch's process group, a scheduler, lost workers, and failures."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sweeps
+from sweeps.core.trial import State
+from sweeps.study import record
+from tests.commands import REPO, command, invoke
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+# Each rank adds its number to a sum over both ranks, so a rank that is missing would be noticed.
+SCRIPT = """
+import json, os, signal, sys, time
+from pathlib import Path
+import torch
+import torch.distributed as dist
+
+x, steps, out = float(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+mine = out / f"{sys.argv[4]}-{rank}"
+
+def stop(*_):
+    mine.with_suffix(".terminated").touch()
+    os._exit(143)
+
+signal.signal(signal.SIGTERM, stop)
+file = Path(os.environ["SWEEPS_CHECKPOINT_DIR"], "step")
+step = int(file.read_text()) if file.exists() else 0
+with mine.with_suffix(".starts").open("a") as starts:
+    print(step, os.environ["MASTER_PORT"], os.environ["LOCAL_RANK"], file=starts)
+while step < steps:
+    step += 1
+    total = torch.tensor([x + rank])
+    dist.all_reduce(total)
+    if rank == 0:
+        file.write_text(str(step))
+        print(json.dumps({"loss": total.item() / step, "step": step}))
+    time.sleep(0.1)
+    LATER
+"""
+SPACE = """
+name: own
+trainer: {{command: [python, train.py, "{{params.x}}", {steps}, {out}, "{{trial}}"], grace_seconds: 5}}
+objective: {{metric: loss, goal: minimize}}
+{more}
+space:
+  scaling: {{num_workers: 2, resources_per_worker: {{CPU: 1}}}}
+  params: {{x: {{grid: {values}}}}}
+"""
+
+
+def written(folder: Path, values: list[float], more: str = "", steps: int = 4, later: str = "") -> Path:
+    (folder / "train.py").write_text(SCRIPT.replace("LATER", later))
+    (folder / "out").mkdir()
+    (folder / "own.yaml").write_text(SPACE.format(steps=steps, out=folder / "out", more=more, values=values))
+    return folder / "own.yaml"
+
+
+def starts(folder: Path, trial: str) -> list[list[tuple[str, ...]]]:
+    """Return, for each rank, the step, the port and the local rank of each start of the script."""
+    lines = [(folder / "out" / f"{trial}-{rank}.starts").read_text().splitlines() for rank in (0, 1)]
+    return [[tuple(line.split()) for line in each] for each in lines]
+
+
+def run(file: Path, *more: object) -> tuple[Path, dict]:
+    """Run the sweep in this process. Return its folder and its result."""
+    done = invoke("run", file, "--dir", file.parent / "runs", "--json", *more)
+    assert done.exit_code in (0, 1) and done.stdout, done.stderr
+    result = json.loads(done.stdout)
+    return Path(result["dir"]), result
+
+
+def exit_codes(folder: Path) -> list[int]:
+    return [json.loads(file.read_text())["exit_code"] for file in sorted(folder.glob("trials/*/files/command.json"))]
+
+
+def test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it(clean_ray, tmp_path):
+    scheduler = "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}"
+    folder, result = run(written(tmp_path, [0.0, 5.0, 6.0], scheduler))
+    assert result["trials"] == {"completed": 1, "pruned": 2, "failed": 0}
+    assert result["best"]["value"] == 0.25 and result["best"]["params"] == {"x": 0.0}
+    for trial in ("0001", "0002"):
+        assert all((tmp_path / "out" / f"{trial}-{rank}.terminated").exists() for rank in (0, 1))
+    first, second = starts(tmp_path, "0000")
+    assert [step for step, _, _ in (*first, *second)] == ["0", "0"] and first[0][1] == second[0][1]
+    assert [first[0][2], second[0][2]] == ["0", "1"]
+    assert (folder / "checkpoint" / "step").read_text() == "4"
+    assert exit_codes(folder) == [0, 143, 143]
+    assert '"step": 4' in (folder / "trials" / "0000" / "logs" / "rank-0.log").read_text()
+    assert not list(folder.glob("trials/*/script_checkpoint*"))
+
+
+def test_a_lost_worker_is_replaced_and_the_script_continues_from_its_checkpoint(clean_ray, tmp_path):
+    later = (
+        "if rank == 1 and step == 3 and not Path(out, 'lost').exists(): Path(out, 'lost').touch(); os.kill(os.getppid(), signal.SIGKILL)"
+    )
+    folder, result = run(written(tmp_path, [1.0], steps=6, later=later))
+    assert result["trials"]["completed"] == 1, result
+    (reports,) = (trial.curve for trial in record.read(folder).trials)
+    assert [step for step, _ in reports] == [1, 2, 3, 4, 5, 6]
+    for begins in starts(tmp_path, "0000"):
+        assert len(begins) == 2 and 0 < int(begins[1][0]) <= 3, "the second attempt starts from a checkpoint"
+    assert (folder / "checkpoint" / "step").read_text() == "6"
+
+
+def test_an_exit_code_on_one_rank_fails_the_trial_with_its_standard_error(clean_ray, tmp_path):
+    later = "if rank == 1 and step == 2: raise SystemExit('out of luck')"
+    folder, result = run(written(tmp_path, [1.0], later=later))
+    assert result["trials"]["failed"] == 1
+    (trial,) = record.read(folder).trials
+    assert trial.result.state is State.FAIL
+    assert "ended with exit code 1; its last lines on standard error:\nout of luck" in trial.result.error
+
+
+def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path):
+    process = command("run", REPO / "search_spaces" / "command.yaml", "--dir", tmp_path / "runs", "--json", "--set", "limits.max_trials=3")
+    out, err = process.communicate(timeout=230)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"]["failed"] == 0 and result["trials"]["pruned"] >= 1
+    assert result["best"]["value"] < 1 and set(exit_codes(Path(result["dir"]))) <= {0, -15}
+    found = sweeps.load_bundle(result["bundle"]).predict(pd.DataFrame(np.zeros((2, 64))))
+    assert found.shape == (2, 10) and all(math.isclose(sum(row), 1, abs_tol=1e-6) for row in found.to_numpy())

@@ -1,0 +1,362 @@
+"""A user's script as a child process: its reports, its signals and its end.
+
+The script runs in a session and a process group of its own. A shell process watches the pipe to this worker. When the pipe closes, because
+the script has ended or because this worker has died, the shell kills what is left of the process group and removes the script's temporary
+folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import queue
+import selectors
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.command_template import named_values
+from sweeps.trainers._mlflow_files import MlflowFiles
+
+# The sources of reports. A source counts only if no source before it has reports.
+CALL, LINE, MLFLOW = "sweeps.report", "JSON lines on standard output", "MLflow"
+SOURCES = (CALL, LINE, MLFLOW)
+# The folders are renamed first, because another attempt at the trial may already fill a new folder with the old name.
+WATCH = """
+cat >/dev/null
+kill -s KILL -- "-$1" 2>/dev/null
+shift
+for folder; do mv -- "$folder" "$folder.removed" && rm -rf -- "$folder.removed"; done
+"""
+LOOK_EVERY, DRAIN_WITHIN = 0.1, 1.0
+CHUNK = 1 << 16
+# A line on standard output that is longer than this, in bytes, is no report.
+LONGEST_LINE = 1 << 20
+# The part of standard error that the error of a failed trial quotes, in bytes and lines.
+TAIL, TAIL_LINES = 1 << 14, 20
+
+
+@dataclass(frozen=True)
+class ScriptReport:
+    """A report of the script.
+
+    Attributes:
+        source: One of `SOURCES`.
+        metrics: The reported values, which may be nested.
+        checkpoint: Folder to copy, which the call of `sweeps.report` named; None without such a folder.
+        saves: True to copy the checkpoint folder if its files have changed since the last copy.
+        done: Function to call when the report is recorded. The script then continues.
+    """
+
+    source: str
+    metrics: Mapping[str, Any]
+    checkpoint: Path | None = None
+    saves: bool = False
+    done: Callable[[], None] = lambda: None
+
+
+class Sources:
+    """Choose the source whose reports count. A script may print and log the same metrics that it passes to `sweeps.report`.
+
+    The first report of a source other than `sweeps.report` is held back until the second one, because a better source may follow.
+
+    Attributes:
+        chosen: The source whose reports count; None until it is known.
+    """
+
+    def __init__(self) -> None:
+        self.chosen: str | None = None
+        self._held: ScriptReport | None = None
+
+    def add(self, report: ScriptReport) -> list[ScriptReport]:
+        """Return the reports that count now, the oldest first.
+
+        Raises:
+            ValueError: The script calls `sweeps.report`, but reports of another source have counted already.
+        """
+        held, source = self._held, report.source
+        if self.chosen is None and (source == CALL or (held is not None and held.source == source)):
+            self.chosen, self._held = source, None
+            return [report] if held is None or source == CALL else [replace(held, saves=False), report]
+        if self.chosen is None:
+            if held is None or SOURCES.index(source) < SOURCES.index(held.source):
+                self._held = report
+            return []
+        if source == CALL != self.chosen:
+            raise ValueError(
+                f"the script calls sweeps.report, but its {self.chosen} with the objective's metric already count as reports; "
+                "call sweeps.report from the first step on, or never"
+            )
+        return [report] if source == self.chosen else []
+
+    def end(self) -> list[ScriptReport]:
+        """Return the report that was held back, if any. Call this method when the script has ended."""
+        held, self._held = self._held, None
+        return [] if held is None else [held]
+
+
+class Script:
+    """A running script. A thread of this process reads its output and its reports.
+
+    Args:
+        command: The program and its arguments.
+        folder: The script's working directory.
+        environment: The script's environment variables.
+        metric: The objective's metric, by which a JSON line is recognized; None to read no JSON lines.
+        listener: Listening socket for `sweeps.report`. None on ranks other than 0, whose output is not read.
+        mlflow: The files to which the script logs with MLflow; None on ranks other than 0.
+        temporary: Folders that are removed when the script has ended.
+
+    Attributes:
+        command: The program and its arguments.
+        folder: The script's working directory.
+        events: Reports, then the exit code of the script. An exception in place of a report means that the trial fails. None comes from
+            `command.ScriptRun.follow` only.
+        source: The source whose reports count; None until it is known.
+
+    Raises:
+        FileNotFoundError: The program does not exist.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        metric: str | None,
+        listener: socket.socket | None,
+        mlflow: MlflowFiles | None,
+        temporary: Sequence[Path],
+    ):
+        self.command, self.folder = list(command), folder
+        self.events = queue.SimpleQueue[ScriptReport | int | Exception | None]()
+        self._metric, self._listener, self._mlflow, self._sources = metric, listener, mlflow, Sources()
+        self._line, self._errors, self._frozen, self._lock = b"", b"", 0, threading.Lock()
+        self._calls: list[socket.socket] = []  # Connections of `sweeps.report`, for which the script waits.
+        output = None if listener is None else subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, start_new_session=True
+        )
+        arguments = [str(self._process.pid), *map(str, temporary)]
+        # Without the variables of this process, sweeps does not kill the shell before it has removed the folders.
+        self._watcher = subprocess.Popen(
+            ["/bin/sh", "-c", WATCH, "sh", *arguments], stdin=subprocess.PIPE, start_new_session=True, env={"PATH": os.defpath}
+        )
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="sweeps-script", daemon=True)
+        self._thread.start()
+
+    @property
+    def source(self) -> str | None:
+        """The source whose reports count; None until it is known."""
+        return self._sources.chosen
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program of the command runs. Other processes that it has started may still run later."""
+        return self._process.poll() is None
+
+    @property
+    def last_errors(self) -> str:
+        """The last lines that the script wrote to standard error."""
+        return "\n".join(self._errors.decode(errors="replace").replace("\r", "\n").rstrip().splitlines()[-TAIL_LINES:])
+
+    def stop(self, grace: float) -> int:
+        """End the script. Return its exit code, which is negative after a signal.
+
+        If it runs, send SIGTERM to its process group, and wait until all processes of the group have ended. Kill those that are left.
+
+        Args:
+            grace: Longest time to wait after SIGTERM, in seconds.
+        """
+        if self.is_running:
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)
+            for connection in self._calls:  # A script that handles SIGTERM can now return from `sweeps.report`.
+                connection.close()
+            until = time.monotonic() + grace
+            while self._group_exists() and time.monotonic() < until:
+                time.sleep(0.02)
+        self._signal(signal.SIGKILL)
+        code = self._process.wait()
+        self._closed.set()
+        self._thread.join()
+        for stream in (self._process.stdout, self._process.stderr, self._listener):
+            if stream is not None:
+                stream.close()
+        return code
+
+    def remove_folders(self) -> None:
+        """Remove the temporary folders."""
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
+        self._watcher.wait()
+
+    def _group_exists(self) -> bool:
+        """Return whether a process of the script's process group is alive."""
+        self._process.poll()  # A process that has ended stays in its group until it is waited for.
+        return self._signal(0)
+
+    def _signal(self, number: int) -> bool:
+        """Send a signal to the script's process group. Return whether the group still exists."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+            return True
+        return False
+
+    def _freeze(self) -> None:
+        with self._lock:
+            self._frozen += 1
+            self._signal(signal.SIGSTOP)
+
+    def _continue(self) -> None:
+        with self._lock:
+            self._frozen -= 1
+            if not self._frozen:
+                self._signal(signal.SIGCONT)
+
+    # ---- the thread
+
+    def _read(self) -> None:
+        """Read the script's output and reports until the script has ended. Then put its exit code into `events`."""
+        try:
+            self._read_all()
+            for report in self._sources.end():
+                self.events.put(report)
+            if (code := self._process.poll()) is not None:
+                self.events.put(code)
+        except Exception as e:  # The trial must fail, because nobody reads the script's output any longer.
+            self.events.put(e)
+
+    def _read_all(self) -> None:
+        """Read until the script has ended, and afterwards until there is nothing left to read, for at most `DRAIN_WITHIN` seconds."""
+        until = math.inf
+        with selectors.DefaultSelector() as selector:
+            for stream, read in ((self._process.stdout, self._read_output), (self._process.stderr, self._read_errors)):
+                if stream is not None:
+                    selector.register(stream, selectors.EVENT_READ, read)
+            if self._listener is not None:
+                selector.register(self._listener, selectors.EVENT_READ, functools.partial(self._accept, selector))
+            while not self._closed.is_set() and time.monotonic() < until:
+                if (ended := self._process.poll() is not None) and until == math.inf:
+                    until = time.monotonic() + DRAIN_WITHIN  # Processes that the script has left behind may write for ever.
+                ready = selector.select(0 if ended else LOOK_EVERY)
+                for key, _ in ready:
+                    if not key.data(key.fileobj):
+                        selector.unregister(key.fileobj)
+                for metrics in self._mlflow.new_reports(ended) if self._mlflow is not None else ():
+                    self._offer(ScriptReport(MLFLOW, metrics, saves=True))
+                if ended and not ready:
+                    break
+
+    def _read_output(self, stream: Any) -> bool:
+        """Copy output of the script to the trial's log, and look for reports in it. Return False at the end of the stream."""
+        chunk = os.read(stream.fileno(), CHUNK)
+        _write(1, chunk)
+        *lines, rest = (self._line + chunk).split(b"\n")
+        self._line = rest if len(rest) <= LONGEST_LINE else b""
+        for line in lines if chunk else [rest]:
+            if (metrics := metrics_in(line, self._metric)) is not None:
+                self._offer(ScriptReport(LINE, metrics, saves=True))
+        return bool(chunk)
+
+    def _read_errors(self, stream: Any) -> bool:
+        """Copy errors of the script to the trial's log, and keep the last ones. Return False at the end of the stream."""
+        chunk = os.read(stream.fileno(), CHUNK)
+        _write(2, chunk)
+        self._errors = (self._errors + chunk)[-TAIL:]
+        return bool(chunk)
+
+    def _accept(self, selector: selectors.BaseSelector, listener: socket.socket) -> bool:
+        """Accept a connection of `sweeps.report`, and read its message when it arrives."""
+        connection, _ = listener.accept()
+        message = bytearray()
+
+        def receive(connection: socket.socket) -> bool:
+            chunk = connection.recv(CHUNK)
+            message.extend(chunk)
+            if chunk and not chunk.endswith(b"\n"):
+                return True
+            if chunk:
+                given = json.loads(message)
+                checkpoint = None if given["checkpoint"] is None else Path(given["checkpoint"])
+                self._calls.append(connection)
+                self._offer(ScriptReport(CALL, given["metrics"], checkpoint, done=functools.partial(self._answer, connection)))
+            else:  # The script was killed while it sent the message.
+                connection.close()
+            return False
+
+        selector.register(connection, selectors.EVENT_READ, receive)
+        return True
+
+    def _answer(self, connection: socket.socket) -> None:
+        """Let a call of `sweeps.report` return."""
+        self._calls.remove(connection)
+        connection.close()
+
+    def _offer(self, report: ScriptReport) -> None:
+        """Put the reports that count now into `events`. Pause the script until they are recorded, unless it waits for `sweeps.report`."""
+        try:
+            counting = self._sources.add(report)
+        except ValueError as e:
+            self.events.put(e)
+            return
+        for each in counting:
+            if each.source != CALL:
+                self._freeze()
+                each = replace(each, done=self._continue)
+            self.events.put(each)
+
+
+def metrics_in(line: bytes, metric: str | None) -> dict[str, Any] | None:
+    """Return the metrics in a line of output; None if the line is no report.
+
+    A report is a JSON object that has a number for the objective's metric, perhaps in a nested object.
+
+    Args:
+        line: The line.
+        metric: The objective's metric; None if no line is a report.
+
+    >>> metrics_in(b'{"loss": 0.5, "epoch": 3}', "loss")
+    {'loss': 0.5, 'epoch': 3}
+    """
+    if metric is None or not line.strip().startswith(b"{"):
+        return None
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    number = named_values(value).get(metric)
+    return value if isinstance(number, (int, float)) and not isinstance(number, bool) else None
+
+
+def state_of(folder: Path) -> frozenset[tuple[str, int, int]]:
+    """Return the path, size and time of change of each file in a folder. The result changes if a file is written."""
+    return frozenset(_files(folder, ""))
+
+
+def _files(folder: Path, prefix: str) -> Iterator[tuple[str, int, int]]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # The script may delete files at the same time.
+                if entry.is_dir():
+                    yield from _files(Path(entry.path), f"{prefix}{entry.name}/")
+                else:
+                    facts = entry.stat()
+                    yield f"{prefix}{entry.name}", facts.st_size, facts.st_mtime_ns
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write all data to a file descriptor."""
+    while data:
+        data = data[os.write(descriptor, data) :]
