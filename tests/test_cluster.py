@@ -81,6 +81,19 @@ def test_only_code_is_shipped(project, tmp_path):
     assert [Path(p).name for p in shipped["py_modules"]] == ["sweeps"]
 
 
+def test_the_folder_of_a_script_is_shipped(project, tmp_path):
+    stage, elsewhere = tmp_path / "stage", tmp_path / "elsewhere"
+    stage.mkdir()
+    elsewhere.mkdir()
+    (project / "train.py").write_text("")
+    text = (
+        'trainer: {command: [python, train.py, "{args}"]}\nobjective: {metric: loss, goal: minimize}\nspace: {params: {x: {grid: [1]}}}\n'
+    )
+    (project / "script.yaml").write_text(text)
+    cluster.environment(load(project / "script.yaml"), (elsewhere, project), stage)
+    assert (stage / "train.py").is_file()
+
+
 def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "MOST_BYTES", 100)
     stage = tmp_path / "stage"

@@ -131,3 +131,40 @@ def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path):
     assert result["best"]["value"] < 1 and set(exit_codes(Path(result["dir"]))) <= {0, -15}
     found = sweeps.load_bundle(result["bundle"]).predict(pd.DataFrame(np.zeros((2, 64))))
     assert found.shape == (2, 10) and all(math.isclose(sum(row), 1, abs_tol=1e-6) for row in found.to_numpy())
+
+
+CALLS = """
+import os, sys
+from pathlib import Path
+import sweeps
+
+x, out = float(sys.argv[1]), Path(sys.argv[2])
+folder = Path(os.environ["SWEEPS_CHECKPOINT_DIR"])
+step = int((folder / "step").read_text()) if (folder / "step").exists() else 0
+with (out / sys.argv[3]).open("a") as starts:
+    print(step, x, file=starts)
+for step in range(step + 1, 7):
+    (folder / "step").write_text(str(step))
+    sweeps.report(loss=x, checkpoint=folder)
+"""
+POPULATION = """
+name: own
+trainer: {{command: [python, train.py, "{{params.x}}", {out}, "{{trial}}"]}}
+objective: {{metric: loss, goal: minimize}}
+scheduler: {{name: pbt, max_t: 6, perturbation_interval: 2, population: 4, quantile_fraction: 0.5}}
+search: {{seed: 3}}
+space: {{params: {{x: {{uniform: [0, 1]}}}}}}
+"""
+
+
+def test_a_population_exploits_checkpoints_of_scripts(clean_ray, tmp_path):
+    (tmp_path / "train.py").write_text(CALLS)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "own.yaml").write_text(POPULATION.format(out=tmp_path / "out"))
+    folder, result = run(tmp_path / "own.yaml")
+    assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
+    exploiting = [trial for trial in record.read(folder).trials if trial.lineage]
+    assert exploiting, "seed 3 has a trial that exploits another"
+    for trial in exploiting:
+        first, *later = [tuple(map(float, line.split())) for line in (tmp_path / "out" / trial.id).read_text().splitlines()]
+        assert first[0] == 0 and any(step in (2, 4) and x != first[1] for step, x in later)

@@ -124,12 +124,16 @@ class ScriptRun:
             self._fill_checkpoint_dir()
             address = _free_address(self.context.get_world_size())
         address = broadcast_from_rank_zero(address)  # The other ranks wait here until the checkpoint folder is filled.
-        work = Path(tempfile.mkdtemp(prefix="sweeps-script-"))
+        work = _temporary_folder()
         mlflow = MlflowFiles(work / "mlflow", self.current.metric, self.current.asked)
         environment = self._environment(*address) | mlflow.environment | {SOCKET: str(work / "report") if self.rank == 0 else ""}
-        if self.current.check is not None:
-            environment[DATA_DIR] = str(_write_shards(work / "data"))
-        script = self._start(environment, mlflow, work)
+        try:
+            if self.current.check is not None:
+                environment[DATA_DIR] = str(_write_shards(work / "data"))
+            script = self._start(environment, mlflow, work)
+        except BaseException:
+            shutil.rmtree(work)
+            raise
         self._record(script, None)
         try:
             yield script
@@ -194,16 +198,14 @@ class ScriptRun:
         Raises:
             ScriptFailed: The program does not exist.
         """
-        template, facts = (
-            self.current.options["command"],
-            {
-                "trial": self.current.trial,
-                "seed": self.current.seed,
-                "scaling.num_workers": self.context.get_world_size(),
-                "checkpoint_dir": str(self.checkpoint_dir),
-                "data_dir": environment.get(DATA_DIR, ""),
-            },
-        )
+        facts = {
+            "trial": self.current.trial,
+            "seed": self.current.seed,
+            "scaling.num_workers": self.context.get_world_size(),
+            "checkpoint_dir": str(self.checkpoint_dir),
+            "data_dir": environment.get(DATA_DIR, ""),
+        }
+        template = self.current.options["command"]
         command = fill(template, self.config, facts)
         if command[0] in INTERPRETERS:
             command[0] = sys.executable
@@ -224,7 +226,6 @@ class ScriptRun:
                 temporary=[work, self.checkpoint_dir] if leads else [work],
             )
         except OSError as e:
-            shutil.rmtree(work)
             raise ScriptFailed(f"`{command[0]}` cannot be started: {e.strerror}; check `trainer.command`") from None
 
     def _record(self, script: Script, code: int | None) -> None:
@@ -248,9 +249,8 @@ class ScriptRun:
         try:
             yield
         except BaseException as e:
-            if script.is_running and getattr(
-                e, "finished", False
-            ):  # The exception that stops a loop; no other exception has this attribute.
+            is_last = getattr(e, "finished", False)  # Only the exception that stops a loop has this attribute.
+            if is_last and script.is_running:
                 report.done()
                 with contextlib.suppress(queue.Empty):
                     script.events.get(timeout=self.current.options["grace_seconds"])
@@ -354,6 +354,11 @@ def _free_address(workers: int) -> tuple[str, int]:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return "127.0.0.1" if workers == 1 else util.get_node_ip_address(), probe.getsockname()[1]
+
+
+def _temporary_folder() -> Path:
+    """Create a temporary folder whose path is short, because the path of a socket may have at most 107 characters."""
+    return Path(tempfile.mkdtemp(prefix="sweeps-script-", dir="/tmp" if len(tempfile.gettempdir()) > 70 else None))
 
 
 def _write_shards(folder: Path) -> Path:

@@ -41,3 +41,5 @@ def test_the_fingerprint_of_code_is_that_of_the_modules_it_imports(tmp_path):
     first, copied, untouched, imported, itself = prints
     assert first == copied == untouched and len({first, imported, itself}) == 3
     assert fingerprint(["json"]) != fingerprint(["csv"]), "a loop of an installed package counts itself"
+    scripts = [fingerprint([], (), [tmp_path / place / "loop.py"]) for place in "abcde"]
+    assert scripts[0] == scripts[1] == scripts[2] and len({scripts[0], scripts[3], scripts[4]}) == 3
