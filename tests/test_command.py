@@ -168,3 +168,46 @@ def test_a_population_exploits_checkpoints_of_scripts(clean_ray, tmp_path):
     for trial in exploiting:
         first, *later = [tuple(map(float, line.split())) for line in (tmp_path / "out" / trial.id).read_text().splitlines()]
         assert first[0] == 0 and any(step in (2, 4) and x != first[1] for step, x in later)
+
+
+LOGS = """
+import os
+import mlflow
+import pandas as pd
+
+folder = os.environ["SWEEPS_DATA_DIR"]
+train, valid = (pd.read_parquet(f"{folder}/{name}.parquet") for name in ("train", "valid"))
+with mlflow.start_run():
+    mlflow.log_param("rows", len(train))
+    mlflow.set_tag("team", "a")
+    for step in (10, 20):
+        mlflow.log_metrics({"loss": abs(float(train["age"].mean())) + 1 / step, "other": step}, step=step)
+    mlflow.log_text("a note", "note.txt")
+    mlflow.log_metric("rows_of_valid", len(valid))
+"""
+LOGGED = """
+name: own
+trainer: {command: [python, train.py]}
+data: {train: "sklearn:diabetes", label: target, valid: 0.2}
+objective: {metric: loss, goal: minimize}
+limits: {max_trials: 1}
+space: {preprocessor: [StandardScaler]}
+"""
+
+
+def test_a_script_reads_prepared_rows_and_reports_with_mlflow(clean_ray, tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    (tmp_path / "train.py").write_text(LOGS)
+    (tmp_path / "own.yaml").write_text(LOGGED)
+    folder, result = run(tmp_path / "own.yaml")
+    (trial,) = record.read(folder).trials
+    assert [step for step, _ in trial.curve] == [1, 2]
+    assert trial.result.value == pytest.approx(1 / 20), "the column is scaled, so its mean is 0"
+    client = MlflowClient(result["mlflow"]["tracking_uri"])
+    mine = f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
+    (found,) = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
+    assert found.info.status == "FINISHED" and found.data.params["rows"] == "354" and found.data.tags["team"] == "a"
+    assert found.data.metrics["rows_of_valid"] == 88
+    assert [point.step for point in client.get_metric_history(found.info.run_id, "loss")] == [1, 2]
+    assert {file.path for file in client.list_artifacts(found.info.run_id)} == {"files", "note.txt"}
