@@ -180,7 +180,7 @@ class ScriptRun:
             "ROLE_NAME": "default",
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port),
-            "TORCHELASTIC_RUN_ID": f"{self.current.trial}",
+            "TORCHELASTIC_RUN_ID": self.current.trial,
             "TORCHELASTIC_RESTART_COUNT": "0",
             "TORCHELASTIC_MAX_RESTARTS": "0",
         }
