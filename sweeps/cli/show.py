@@ -58,7 +58,8 @@ def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Pat
         if as_json:
             click.echo(json.dumps(recorded.to_json()))
             return
-        click.echo(printable(text.format_trial(recorded, study.metric, study.goal, summary.state_of(recorded))))
+        state, folds = summary.state_of(recorded), study.objectives.cross_validated
+        click.echo(printable(text.format_trial(recorded, study.metric, study.goal, state, folds)))
         if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
             click.echo(printable("\n" + stage.removeprefix("silent: ")))
     elif as_json:

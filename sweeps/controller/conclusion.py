@@ -17,6 +17,7 @@ from sweeps.space.section_models import Constraint
 from sweeps.study import storage
 
 if TYPE_CHECKING:
+    from sweeps.bundle.export import Exported
     from sweeps.controller.controller import SweepController
     from sweeps.sweep_report import Drawing
 
@@ -63,7 +64,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     notes += result_notes(counts, failures, space.constraints, None if shown is None else results[shown], bool(front))
     exported, error = None, None
     if number is not None:
-        exported = trial_export.export_trial(folder, space, store, number, folder, roots_of(space), trust=trust)
+        exported = _export(controller, number, trust)
         notes, error = (*notes, *exported.notes), exported.error
     elif not front:
         error = failure_of(counts, failures, controller.reason, folder)
@@ -85,6 +86,28 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     ended = time.time()
     controller.publish_stage("writing the report")
     return Conclusion(result, error, None if number is None else store.trial(number), ended, drawing)
+
+
+def _export(controller: SweepController, number: int, trust: bool) -> Exported:
+    """Export the best trial. After a cross-validation, first train it again on all rows, unless the user has interrupted the sweep."""
+    from sweeps.bundle import export as trial_export
+    from sweeps.controller import trial_refit
+
+    store, space, folder = controller.study_store, controller.space, controller.folder
+    roots = roots_of(space)
+    if not space.data.folds:
+        return trial_export.export_trial(folder, space, store, number, folder, roots, trust=trust)
+    described = trial_export.described(store, number)
+    if controller.reason == "interrupted":
+        note = "no bundle was written, because the winner of a cross-validation must be trained on all rows; `sweeps export` does this"
+        return trial_export.Exported(described, notes=(note,))
+    controller.publish_stage("training the winner on all rows")
+    try:
+        with trial_refit.refitted(folder, space, store, number, roots) as refitted:
+            controller.publish_stage("exporting the winner")
+            return trial_export.export_trial(folder, space, store, number, folder, roots, refitted, trust=trust)
+    except SweepsError as e:
+        return trial_export.Exported(described, error=e)
 
 
 def count_trials(results: Iterable[Result]) -> dict[str, int]:

@@ -72,8 +72,8 @@ def export(
         top: Number of trials to export, the best first.
         pareto: True to export all trials of the Pareto front. This needs several objectives.
         refit: True to train the trial again on the train and valid rows together. The training ends at the step of the model that an
-            export without `refit` would contain. It runs on the Ray cluster with which the sweep started, or on this machine if the sweep
-            started without one.
+            export without `refit` would contain. After a cross-validation, every export is a refit. The training runs on the Ray cluster
+            with which the sweep started, or on this machine if the sweep started without one.
         latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
         output: Folder to write. The default is SWEEP/exports/ID; `refit` adds the suffix `-refit`, and `latest` adds `-latest`. With `top`
             or `pareto`, each trial gets a subfolder.
@@ -136,6 +136,9 @@ class _Export:
                     "--refit", "trains on the rows of train and valid, which sweeps knows only if the space file has the section `data`"
                 )
             )
+        if space.data.folds and latest:
+            raise InputError(Problem("--latest", "does not work with a cross-validation, whose checkpoints hold no model"))
+        refit = refit or space.data.folds > 0
         refuse_links(folder)
         if not refit and space.trainer.load is not None:
             refuse_untrusted(folder, trust)

@@ -305,7 +305,8 @@ class SweepSession:
     def close_workers(self) -> None:
         """Wait until the loops of stopped trials have ended. Then close all workers, unless this session started Ray.
 
-        If this session started Ray, Ray is shut down as a whole later.
+        If this session started Ray, Ray is shut down as a whole later. After a cross-validation, the workers are closed nevertheless,
+        because another session trains the winner on all rows.
         """
         import ray
 
@@ -313,7 +314,7 @@ class SweepSession:
             return
         self._workers_closed = True
         ray.get(self.pool.await_stopped.remote())
-        if not self.cluster.ours:
+        if self.space.data.folds or not self.cluster.ours:
             ray.get(self.pool.shutdown.remote())
 
     def _end_processes(self) -> None:
@@ -346,6 +347,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         reuse=space.trainer.reuse,
         options=space.trainer.options,
         references=space.trainer.references,
+        folds=space.data.folds,
         goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
         roots=roots,
         metric=objectives.metric,

@@ -14,7 +14,7 @@ from sweeps.controller.session import SweepSession, prepare_ray, reserve
 from sweeps.core.errors import BundleError, InputError, Problem, SweepFailed
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.origin import read_origin
-from sweeps.core.trial import Checkpoint, Result, State
+from sweeps.core.trial import BEST_FOLD_STEP, Checkpoint, Result, State
 from sweeps.data.prepared_store import PreparedStore
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ def refitted(
 ) -> Iterator[Refitted]:
     """Train a trial again on the train and valid rows together, with the same parameters, seed, workers and fraction of the rows.
 
-    The new training ends at the step of the trial's best model. An export without a refit contains this model. The loop finds the step in
-    `Current.max_t`. The preprocessing chain is fitted again, on the train and valid rows. The sweep itself does not change.
+    The new training ends at the step of the trial's best model. An export without a refit contains this model. After a cross-validation,
+    it ends at the mean over the folds of the best step. The loop finds the step in `Current.max_t`. The preprocessing chain is fitted
+    again, on the train and valid rows. The sweep itself does not change.
 
     Args:
         folder: The sweep's folder.
@@ -57,11 +58,12 @@ def refitted(
             "change their own parameters"
         )
         raise InputError(Problem("--refit", text))
-    trial, steps = study_store.trial(number), steps_of(study_store.results()[number])
+    trial = study_store.trial(number)
+    steps = steps_of_folds(folder, number) if space.data.folds else steps_of(study_store.results()[number])
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value, so the number of steps to train is unknown"))
     # No time limits: the sweep's time limits were chosen for fewer rows.
-    job = {"rungs": frozenset(), "max_t": steps, "trial_timeout": None, "report_timeout": None, "keep_last": True}
+    job = {"rungs": frozenset(), "max_t": steps, "trial_timeout": None, "report_timeout": None, "keep_last": True, "folds": 0}
     origin = read_origin(folder)
     address = origin.get("address")
     prepare_ray(address)
@@ -74,12 +76,21 @@ def refitted(
         _, end = train_once(session, trial, study_store.study.user_attrs.get("data"))
         checkpoint = last_checkpoint(trial.id, end, steps)
         rows = PreparedStore(scratch).load_info(trial.data).rows
-        yield Refitted(scratch, Path(checkpoint.path), steps, rows["train"] + rows["valid"])
+        yield Refitted(scratch, Path(checkpoint.path), steps, rows["train"] + (0 if space.data.folds else rows["valid"]))
 
 
 def steps_of(result: Result) -> int | None:
     """Return the step of the model in the trial's best checkpoint. Without a checkpoint, return the best step, which may be None."""
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
+
+
+def steps_of_folds(folder: Path, number: int) -> int | None:
+    """Return the rounded mean of the best steps over the folds of a cross-validation. None if the trial has reported no fold."""
+    from sweeps.study import record
+
+    trial = next(t for t in record.trials_of(folder) if t.number == number)
+    reports = record.reports_of(trial, None)
+    return max(1, round(reports[-1].metrics[BEST_FOLD_STEP])) if reports else None
 
 
 def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:

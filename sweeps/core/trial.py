@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
+# In a cross-validation, the metric with the step at which the loop had its best value, as the mean over the folds.
+BEST_FOLD_STEP = "best_fold_step"
 # The entry of `limits.retry_on` that stands for lost worker processes.
 LOST = "lost"
 

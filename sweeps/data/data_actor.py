@@ -170,7 +170,8 @@ class _DataActor:
             A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: maps each number of
             workers to references of Ray Datasets: for `train`, one reference for each rank; for `valid`, a single reference that all ranks
             share. `check`: reference of the first prepared rows of valid (at most `CHECK_ROWS`), without the label. If the space names no
-            data, there are no references, and `check` is None.
+            data, there are no references, and `check` is None. `folds`: for a cross-validation, a dict with `shards` and `check` for each
+            fold; the other entries then describe the first fold, and `bytes` is the size of all folds.
 
         Raises:
             InputError: the chain cannot be fitted.
@@ -186,15 +187,22 @@ class _DataActor:
             return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None}
         key = data_key(self.variants.fingerprint_of(data), steps)
         if key not in self.prepared:
-            splits = self.variants.splits(data)
-            if self.train_on_valid:
-                splits = add_valid_to_train(splits)
-            self.prepared[key] = self._fit(key, steps, splits)
+            self.prepared[key] = self._prepare(key, steps, data)
         if data and variant_name(data) not in self.stored_variants:
             splits = self.variants.splits(data)
             self._save_info(splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data)
             self.stored_variants.add(variant_name(data))
         return self.prepared[key]
+
+    def _prepare(self, key: str, steps: tuple[Step, ...], data: Mapping[str, Any]) -> dict[str, Any]:
+        assert self.variants is not None
+        if self.train_on_valid:
+            return self._fit(key, steps, add_valid_to_train(self.variants.splits(data)))
+        if not (folds := self.variants.folds(data)):
+            return self._fit(key, steps, self.variants.splits(data))
+        fitted = [self._fit(f"{key}-fold-{number}", steps, splits) for number, splits in enumerate(folds, 1)]
+        size = sum(fold["bytes"] for fold in fitted)
+        return fitted[0] | {"key": key, "bytes": size, "folds": [{name: fold[name] for name in ("shards", "check")} for fold in fitted]}
 
     def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> dict[str, Any]:
         import pyarrow as pa

@@ -16,6 +16,7 @@ from sweeps.data.sources import read_source
 from sweeps.data.tables import fingerprint
 
 if TYPE_CHECKING:
+    from sweeps.data.folds import Fold
     from sweeps.space import DataSpec
 
 
@@ -33,6 +34,8 @@ class Splits:
         features: names of all columns except the label, the columns in `data.drop`, and the columns of splits `{column: ..., value: ...}`.
         fingerprint: SHA-256 of the names, types and values of all columns in each split.
         notes: notes for the user, such as the number of rows without a label that were dropped.
+        folds: for a cross-validation, the train rows and the valid rows of each fold, as indices of the rows in `train`. `train` then has
+            the rows of all folds, and `valid` has the valid rows of the first fold. See `fold_of`.
     """
 
     train: pa.Table
@@ -44,6 +47,7 @@ class Splits:
     features: tuple[str, ...]
     fingerprint: str
     notes: tuple[str, ...] = ()
+    folds: tuple[Fold, ...] = ()
 
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
@@ -73,7 +77,13 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         task, classes = infer_task(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
         parts = {key: _encode_label(part, spec.label, classes) for key, part in parts.items()}
     parts = _split_train(spec, parts, classes is not None, seed)
-    parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
+    folds: tuple[Fold, ...] = ()
+    if spec.folds:
+        folds = _folds(spec, parts["train"], classes is not None, seed)
+        parts["valid"] = parts["train"].take(pa.array(folds[0][1]))
+        extra = (*extra, f"folds: {spec.valid}, rows: {spec.rows}")
+    else:
+        parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
     dropped = sorted((split_columns(spec) | set(spec.drop)) - {spec.label})
     parts = {key: parts[key].drop_columns(dropped) for key in ("train", "valid", "test") if key in parts}
     train = parts["train"]
@@ -82,7 +92,33 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         raise InputError(Problem("data.label", f"the train split has only one class of `{spec.label}`, {only!r}; at least two are needed"))
     features = tuple(name for name in train.column_names if name != spec.label)
     digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
-    return Splits(train, parts["valid"], parts.get("test"), spec.label, task, classes, features, digest, notes)
+    return Splits(train, parts["valid"], parts.get("test"), spec.label, task, classes, features, digest, notes, folds)
+
+
+def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
+    """Return the splits of one fold of a cross-validation.
+
+    Args:
+        splits: splits with folds.
+        number: number of the fold; the first is 0.
+        share: fraction of the fold's train rows to keep, above 0 and at most 1.
+        seed: seed of the sweep.
+    """
+    train, valid = (splits.train.take(pa.array(rows)) for rows in splits.folds[number])
+    return replace(splits, train=subsample(train, splits.label, splits.classes, share, seed), valid=valid, folds=())
+
+
+def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[Fold, ...]:
+    """Assign the rows that are not in test to the folds of a cross-validation."""
+    from sweeps.data import folds, split
+
+    assert spec.valid is not None
+    column = None if spec.valid.column is None else rows.column(spec.valid.column).to_numpy()
+    strata = rows.column(spec.label).to_numpy() if classify else None
+    try:
+        return folds.assign_folds(spec.valid, rows.num_rows, column, strata, seed)
+    except split.SplitError as e:
+        raise InputError(Problem(f"data.{e.key}", str(e))) from e
 
 
 def _read_parts(spec: DataSpec) -> dict[str, pa.Table]:
@@ -104,7 +140,12 @@ def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def add_valid_to_train(splits: Splits) -> Splits:
-    """Return the splits with the rows of valid added to train. The rows also stay in valid."""
+    """Return the splits with the rows of valid added to train. The rows also stay in valid.
+
+    With the folds of a cross-validation, `train` has these rows already.
+    """
+    if splits.folds:
+        return replace(splits, folds=())
     return replace(splits, train=pa.concat_tables([splits.train, splits.valid.select(splits.train.column_names)]).combine_chunks())
 
 
@@ -144,7 +185,7 @@ def _split_train(spec: DataSpec, parts: dict[str, pa.Table], classify: bool, see
     """Move the rows of valid and test out of train, unless these splits were read from separate sources."""
     from sweeps.data import split as splitting
 
-    remaining = {key: rule for key, rule in split_rules(spec).items() if key not in parts}
+    remaining = {key: rule for key, rule in split_rules(spec).items() if key not in parts and not rule.folds}
     if not remaining:
         return parts
     whole = parts["train"]

@@ -81,7 +81,7 @@ def _rows_by_fraction(
     if split.kind == "fraction":
         chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
     elif split.kind == "time":
-        chosen = select_latest(_sortable_times(key, str(split.column), column)[rest], rows)
+        chosen = select_latest(sortable_times(key, str(split.column), column)[rest], rows)
     else:
         chosen = sample_groups(column[rest], rows, rng)
     if not chosen.any():
@@ -148,8 +148,17 @@ def equals(column: np.ndarray, value: Any) -> np.ndarray:
     return same if same.any() else np.asarray(pd.Series(column).map(str) == str(value), dtype=bool)
 
 
-def _sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
-    """Convert a column of times to numbers in the same order. Numbers stay as they are; text must be ISO 8601."""
+def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
+    """Convert a column of times to numbers in the same order. Numbers stay as they are; text must be ISO 8601.
+
+    Args:
+        key: name of the split, "valid" or "test", for the message.
+        name: name of the column, for the message.
+        column: the values, shape (n,).
+
+    Raises:
+        SplitError: a value is missing or is not a time.
+    """
     series = pd.Series(column)
     missing = int(series.isna().sum())
     if missing:

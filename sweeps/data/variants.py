@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError
 from sweeps.data.label_checks import check_dropped, check_same_task, split_columns
-from sweeps.data.load import Splits, load_splits, subsample
+from sweeps.data.load import Splits, fold_of, load_splits, subsample
 from sweeps.space.section_models import variant_of
 
 if TYPE_CHECKING:
@@ -81,6 +81,15 @@ class DataVariants:
         """Return whether a variant has fewer columns or train rows than its entry in `sources`."""
         return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
 
+    def folds(self, data: Mapping[str, Any]) -> tuple[Splits, ...]:
+        """Return the splits of each fold of a cross-validation for a trial; () if `data.valid` is a fixed set of rows.
+
+        Args:
+            data: the trial's values of the tuned keys of `data`.
+        """
+        whole, share = self.splits(data), variant_of(self.spec, data).rows
+        return tuple(fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
+
     def splits(self, data: Mapping[str, Any]) -> Splits:
         """Return the splits for a trial, without the columns that the trial drops, and with the trial's share of train rows.
 
@@ -93,9 +102,10 @@ class DataVariants:
             return whole
         dropped = sorted(set(spec.drop) & set(whole.features))
         train, valid = whole.train.drop_columns(dropped), whole.valid.drop_columns(dropped)
+        fewer = spec.rows != self.spec.rows and not whole.folds  # `fold_of` samples the rows of each fold
         return replace(
             whole,
-            train=train if spec.rows == self.spec.rows else subsample(train, whole.label, whole.classes, spec.rows, self.seed),
+            train=subsample(train, whole.label, whole.classes, spec.rows, self.seed) if fewer else train,
             valid=valid,
             test=None if whole.test is None else whole.test.drop_columns(dropped),
             features=tuple(name for name in whole.features if name not in dropped),

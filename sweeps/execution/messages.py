@@ -37,6 +37,8 @@ class Job:
         report_timeout: The trial fails if a rank does not report for this many seconds; None for no limit.
         heartbeat_timeout: The pool treats a worker as lost if it sends no heartbeat for this many seconds.
         options: Options of the trainer, which the loop gets as `Current.options`.
+        folds: Number of folds of a cross-validation: the loop runs once for each fold, and each fold is one step of the trial. 0 without a
+            cross-validation.
         references: References to the user's code in `options`. Their modules are imported with the loop.
     """
 
@@ -61,6 +63,7 @@ class Job:
     heartbeat_timeout: float = 60.0
     options: Mapping[str, Any] = field(default_factory=dict)
     references: tuple[str, ...] = ()
+    folds: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,11 +131,13 @@ class Data:
         shards: Maps each dataset name to references to materialized Ray Datasets: one for each rank, or a single one for all ranks.
         check: Ray's reference to the DataFrame that a loop gets as `Current.check`; None if the space names no data.
         whole: Whether `train` is a single dataset with all rows, from which each rank takes its part.
+        folds: Data of each fold of a cross-validation. () without a cross-validation.
     """
 
     shards: dict[str, tuple[Any, ...]]
     check: Any
     whole: bool = False
+    folds: tuple[Data, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class _Pool:
             replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at the same steps; () to let the pool
                 choose the numbers.
         """
-        metric = None if self.job.keep_last else self.job.metric
+        metric = None if self.job.keep_last or self.job.folds else self.job.metric
         progress = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
         running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay)
         if resume_from is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import traceback
 from collections.abc import Collection, Mapping
@@ -16,6 +17,7 @@ from sweeps.core.errors import shorten
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Current, State
 from sweeps.execution import loop_mlflow, missing_value_hints, ray_train_adapter
+from sweeps.execution.folds import FoldSession, run_folds
 from sweeps.execution.messages import Ended
 from sweeps.execution.metric_values import flatten, numeric
 from sweeps.execution.seeds import seeded
@@ -33,11 +35,18 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
     trial.set_current(current)
     try:
         loop = references.resolve(job.loop)
+
+        def train(running: TrialSession | FoldSession) -> None:
+            _report_result(running, loop(copy.deepcopy(assignment.trial.params)) if takes_config(loop) else loop())
+
         with ray_train_adapter.in_place(session):
             ray.train.get_context()  # The first call in a process draws from `random`, so it must come before the seeds are set.
-            logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank))
-            with logs, seeded(assignment.trial.seed, current.threads):
-                _report_result(session, loop(dict(assignment.trial.params)) if takes_config(loop) else loop())
+            with loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)):
+                if job.folds:
+                    run_folds(session, current, train)
+                else:
+                    with seeded(assignment.trial.seed, current.threads):
+                        train(session)
     except Stopped:
         pass
     except BaseException as e:  # Also a BaseException of the loop, such as SystemExit, must not end the process.
@@ -62,7 +71,7 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
     return any(name in names for cls in type(error).__mro__ for name in (cls.__name__, f"{cls.__module__}.{cls.__qualname__}"))
 
 
-def _report_result(session: TrialSession, returned: Any) -> None:
+def _report_result(session: TrialSession | FoldSession, returned: Any) -> None:
     """Report the metrics that a loop yields or returns, as Ray Tune does.
 
     If the loop is a generator, each dict that it yields is a report. If it is a function, the dict that it returns is a report. Returned

@@ -254,7 +254,7 @@ class TrialDriver:
         keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
         cached = all(key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True))
         whole = running.is_elastic and size > 1
-        data = None if cached else Data(prepared["shards"][1 if whole else size], prepared["check"], whole)
+        data = None if cached else data_of(prepared, 1 if whole else size, whole)
         room = room_of(self.workers.total, running.trial.shape.of_size(size))
         at = frozenset(size.step for size in running.replay)
         assignments = []
@@ -353,6 +353,18 @@ class TrialDriver:
             if any(isinstance(result, Ended) and result.error for result in results):
                 return None
         return None
+
+
+def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
+    """Return the part of prepared data that a gang reads.
+
+    Args:
+        prepared: The prepared data; see `sweeps.data.data_actor`.
+        workers: Number of parts into which `train` is cut.
+        whole: See `Data.whole`.
+    """
+    folds = tuple(data_of(fold, workers, whole) for fold in prepared.get("folds", ()))
+    return Data(prepared["shards"][workers], prepared["check"], whole, folds)
 
 
 def _result(rank: asyncio.Task[Ended | WorkerLost]) -> Ended | WorkerLost | None:

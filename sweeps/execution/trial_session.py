@@ -68,6 +68,7 @@ class DatasetCache:
         whole: Whether `train` is a single dataset with all rows, from which this rank takes its part.
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
+        folds: The data of each fold of a cross-validation; () without a cross-validation.
     """
 
     def __init__(self, data: Data):
@@ -76,6 +77,29 @@ class DatasetCache:
         self.whole = data.whole
         self.opened: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
+        self.folds = tuple(map(DatasetCache, data.folds))
+
+    def shard(self, name: str, ranks: Ranks) -> Any:
+        """Return the part of a dataset that belongs to a rank.
+
+        Args:
+            name: Name of the dataset, or an alias of "valid", such as "val" (see `ALIASES`).
+            ranks: Place of this process in its gang.
+
+        Raises:
+            KeyError: The space has no dataset of this name.
+        """
+        name = name if name in self.shards else ALIASES.get(name, name)
+        if not self.shards:
+            raise KeyError(f"no dataset `{name}`: the space file has no section `data`; add this section, or read the data in the loop")
+        if name not in self.shards:
+            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(self.shards)}")
+        if name not in self.opened:
+            dataset = ray.get(self.shards[name][ranks.rank % len(self.shards[name])])
+            if self.whole and name == "train":
+                dataset = tables.part_of(dataset, ranks.world_size, ranks.rank)
+            self.opened[name] = ray_train_adapter.Shard(dataset.materialize())
+        return self.opened[name]
 
 
 class TrialSession:
@@ -93,6 +117,7 @@ class TrialSession:
         name: Name of the sweep, a hyphen and the id of the trial.
         folder: The trial's folder.
         step: Step of the latest report. If the attempt continues from a checkpoint at step n, its first report has the step n + 1.
+        cache: The worker's cache of the trial's data.
         stopped: Whether `report` has raised `Stopped`.
         reports: Number of reports in this attempt.
     """
@@ -112,7 +137,7 @@ class TrialSession:
         self.step = 0
         self.stopped = False
         self.reports = 0
-        self._cache, self._leaked = cache, leaked
+        self.cache, self._leaked = cache, leaked
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
         self._wanted: int | None = None  # The pool waits for the report of this step, so this report is sent at once.
@@ -145,20 +170,13 @@ class TrialSession:
                 infinitely good, or the loop does not continue from its checkpoint under PBT.
             RuntimeError: The calling thread belongs to an earlier trial.
         """
-        if not isinstance(metrics, Mapping):
-            raise TypeError(
-                f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got {type(metrics).__name__}: {quote(metrics)}"
-            )
-        if threading.current_thread() in self._leaked:
-            raise RuntimeError("this thread was started by a trial that has ended, so its reports belong to no trial")
-        if self.stopped:  # The loop has caught the first `Stopped`.
-            raise Stopped
+        self._refuse(metrics)
         self._resolve_resumption()
         self._last_report, self._silent_for = time.monotonic(), 0.0
         self.step += 1
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
-        numbers = self._checked(metrics)
+        numbers = self._checked(metrics, self.step)
         with self._lock:
             self._recorded = self.step
             if saved is not None:
@@ -172,6 +190,31 @@ class TrialSession:
         if self.finished or (asks and not self._may_continue()):
             self.stopped = True
             raise Stopped(self.finished)
+
+    def admit(self, metrics: Any, step: int) -> dict[str, float]:
+        """Check a report of the loop in one fold of a cross-validation, and return its numbers. The report does not leave this process.
+
+        Args:
+            metrics: What the loop passed to `report`.
+            step: Number of the report in the fold.
+
+        Raises:
+            Stopped, TypeError, ValueError, RuntimeError: See `report`.
+        """
+        self._refuse(metrics)
+        self._last_report, self._silent_for = time.monotonic(), 0.0
+        return self._checked(metrics, step)
+
+    def _refuse(self, metrics: Any) -> None:
+        """Raise an error if a report is not a dict, if it comes from a thread of an earlier trial, or if the trial has ended."""
+        if not isinstance(metrics, Mapping):
+            raise TypeError(
+                f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got {type(metrics).__name__}: {quote(metrics)}"
+            )
+        if threading.current_thread() in self._leaked:
+            raise RuntimeError("this thread was started by a trial that has ended, so its reports belong to no trial")
+        if self.stopped:  # The loop has caught the first `Stopped`.
+            raise Stopped
 
     def _resolve_resumption(self) -> None:
         """At the first report, ask the pool whether the loop on rank 0 continues from its checkpoint.
@@ -190,7 +233,7 @@ class TrialSession:
                 "pbt needs a loop that continues from its checkpoint, but this loop did not call `ray.train.get_checkpoint()`"
             )
 
-    def _checked(self, metrics: Mapping[Any, Any]) -> dict[str, float]:
+    def _checked(self, metrics: Mapping[Any, Any], step: int) -> dict[str, float]:
         flat = flatten(metrics)
         numbers = numeric(flat)
         metric = self.job.metric
@@ -198,13 +241,13 @@ class TrialSession:
             return numbers
         if metric is not None and metric not in numbers:
             if metric in flat:
-                raise ValueError(f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at step {self.step}")
+                raise ValueError(f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at step {step}")
             names = ", ".join(sorted(flat)) or "nothing"
-            missing = f"the objective's metric `{metric}` was not reported at step {self.step}; the loop reported: {names}"
-            raise (MetricMissing if self.step == 1 else ValueError)(missing)
+            missing = f"the objective's metric `{metric}` was not reported at step {step}; the loop reported: {names}"
+            raise (MetricMissing if step == 1 else ValueError)(missing)
         if (name := unbeatable(numbers, self.job.goals)) is not None:
             raise ValueError(
-                f"the metric `{name}` is {numbers[name]} at step {self.step}, a value that no trial could beat;"
+                f"the metric `{name}` is {numbers[name]} at step {step}, a value that no trial could beat;"
                 " report a finite value, or nan if there is no value"
             )
         return numbers
@@ -281,31 +324,13 @@ class TrialSession:
         return ray.train.Checkpoint.from_directory(checkpoint.path) if checkpoint else None
 
     def shard(self, name: str) -> Any:
-        """Return this rank's part of a dataset.
-
-        Args:
-            name: Name of the dataset, or an alias of "valid", such as "val" (see `ALIASES`).
-
-        Raises:
-            KeyError: The space has no dataset of this name.
-        """
-        shards, opened = self._cache.shards, self._cache.opened
-        name = name if name in shards else ALIASES.get(name, name)
-        if not shards:
-            raise KeyError(f"no dataset `{name}`: the space file has no section `data`; add this section, or read the data in the loop")
-        if name not in shards:
-            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(shards)}")
-        if name not in opened:
-            dataset = ray.get(shards[name][self.rank % len(shards[name])])
-            if self._cache.whole and name == "train":
-                dataset = tables.part_of(dataset, self.ranks.world_size, self.rank)
-            opened[name] = ray_train_adapter.Shard(dataset.materialize())
-        return opened[name]
+        """Return this rank's part of a dataset; see `DatasetCache.shard`."""
+        return self.cache.shard(name, self.ranks)
 
     @property
     def opened(self) -> dict[str, Any]:
         """Shards that loops on this worker have read; see `DatasetCache.opened`."""
-        return self._cache.opened
+        return self.cache.opened
 
     def exchange(self, value: Any) -> list[Any]:
         """Wait until every rank has given a value; return all values, ordered by rank."""

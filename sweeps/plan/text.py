@@ -205,18 +205,23 @@ def _fits(plan: Plan) -> str:
     if fits.most == 0:
         return "none: no preprocessing"
     if fits.least == fits.most:
-        return "1 preprocessor, fitted once" if fits.most == 1 else f"{fits.most} preprocessors, each fitted once{_each(plan)}"
+        return (
+            f"1 preprocessor, fitted once{_each(plan)}" if fits.most == 1 else f"{fits.most} preprocessors, each fitted once{_each(plan)}"
+        )
     why = f"; a trial may have a preprocessor of its own, because {fits.continuous} is continuous" if fits.continuous else ""
     return f"{fits.least} to {fits.most} preprocessors, each fitted once{_each(plan)}{why}"
 
 
 def _each(plan: Plan) -> str:
-    return "" if plan.variants == 1 else " for each data variant"
+    each = [*(["data variant"] if plan.variants != 1 else []), *([f"of {folds} folds"] if (folds := plan.space.data.folds) else [])]
+    return f" for each {' and each '.join(each)}" if each else ""
 
 
 def _steps(plan: Plan) -> list[str]:
     """Describe the number of steps, and the steps at which the scheduler compares trials."""
     steps, name = plan.steps, plan.space.scheduler.name
+    if steps is None and (folds := plan.space.data.folds):
+        return [f"at most {folds * plan.trials:,}: a trial has one step for each of {folds} folds"]
     if steps is None:
         return ["unlimited: there is no scheduler.max_t, so each trial runs until its loop ends"]
     if not steps.rungs:

@@ -16,7 +16,19 @@ from sweeps.space.enumeration import any_key
 from sweeps.space.nodes import Mark, Node, scalar
 from sweeps.space.parameter_checks import mismatch, to_try_each
 from sweeps.space.problems import Problems, check, fragments, report_domains
-from sweeps.space.section_models import SPLIT_FORMS, ByColumn, ByGroup, ByTime, DataKeys, DataSpec, Split, variant_of
+from sweeps.space.section_models import (
+    FOLD_FORMS,
+    SPLIT_FORMS,
+    ByColumn,
+    ByFolds,
+    ByGroup,
+    ByRolling,
+    ByTime,
+    DataKeys,
+    DataSpec,
+    Split,
+    variant_of,
+)
 from sweeps.space.templates import Template, dimensions, fill, walk
 
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
@@ -173,7 +185,15 @@ class DataSection:
                 return Split("fraction", fraction=float(value))
             self.problems.add(node.mark, path, f"a fraction must be above 0 and below 1, got {node.show()}")
             return None
-        if node.is_map and "column" in value:
+        if node.is_map and key == "valid" and "rolling" in value:
+            if rolling := check(ByRolling, node, path, at, self.problems):
+                return Split("rolling", column=rolling.rolling, folds=rolling.folds)
+        elif node.is_map and key == "valid" and "folds" in value:
+            if folds := check(ByFolds, node, path, at, self.problems):
+                return Split("folds", column=folds.groups, folds=folds.folds)
+        elif node.is_map and {"rolling", "folds"} & set(value):
+            self.problems.add(node.mark, path, "cannot be a cross-validation, because the test rows must stay the same; only valid can")
+        elif node.is_map and "column" in value:
             if by := check(ByColumn, node, path, at, self.problems):
                 return Split("column", column=by.column, value=by.value)
         elif node.is_map and "time" in value:
@@ -183,7 +203,8 @@ class DataSection:
             if part := check(ByGroup, node, path, at, self.problems):
                 return Split("group", column=part.group, fraction=part.part)
         else:
-            self.problems.add(node.mark, path, f"must be {SPLIT_FORMS}, got {node.show()}")
+            forms = f"{SPLIT_FORMS}; or {FOLD_FORMS}" if key == "valid" else SPLIT_FORMS
+            self.problems.add(node.mark, path, f"must be {forms}, got {node.show()}")
         return None
 
 

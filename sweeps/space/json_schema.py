@@ -231,10 +231,11 @@ def _data() -> Schema:
     source = _any(_TEXT, call)
     forms = [_section(form) for form in (section_models.ByColumn, section_models.ByTime, section_models.ByGroup)]
     split = _any({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, source, *forms)
+    cross_validation = [_section(form) for form in (section_models.ByFolds, section_models.ByRolling)]
     columns = {"type": "array", "items": _any(_TEXT, _ref("branch"))}
     rows = {key: value for key, value in properties["rows"].items() if key not in ("default", "description")}
     tuned = {"train": _any(source, _ref("branch")), "drop": _any(columns, _ref("branch")), "rows": _any(rows, _ref("domain"))}
-    for key, form in {"valid": split, "test": split, **tuned}.items():
+    for key, form in {"valid": _any(*split["anyOf"], *cross_validation), "test": split, **tuned}.items():
         described = {name: properties[key][name] for name in ("description", "default") if name in properties[key]}
         properties[key] = form | described
     return section

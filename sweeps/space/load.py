@@ -23,7 +23,7 @@ from sweeps.space.nodes import Mark, Node, places
 from sweeps.space.problems import Problems, SpaceFile, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SEARCH_SECTIONS, SearchSections, option_names, perturbs, scheduler_keys
-from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, RuntimeEnv, Search
+from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, RuntimeEnv, SchedulerSpec, Search
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import our_name, suggest
@@ -170,7 +170,7 @@ class _Loader:
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
             self._check_workers(sections)
-            reason = self._finish_search(sections, len(cells))
+            reason = self._finish_search(data, sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
         assert self.trainer and data
@@ -224,10 +224,11 @@ class _Loader:
             check_commands(self.file, self.trainer, self.trainers.definition, params, self.roots)
         return sections
 
-    def _finish_search(self, sections: dict[str, Template], cells: int) -> str:
+    def _finish_search(self, data: DataSpec | None, sections: dict[str, Template], cells: int) -> str:
         """Complete the values that depend on the dimensions: initial points, `limits.max_trials`, the population and the algorithm.
 
         Args:
+            data: The parsed section `data`; None if it has a problem.
             sections: The parsed sections of the space.
             cells: Number of grid cells.
 
@@ -237,6 +238,7 @@ class _Loader:
         self._add_initial_points(sections)
         search, dims = self.search, self.parser.dimensions
         scheduler, limits, reason = search.scheduler, search.limits, ""
+        self._check_folds(data, scheduler)
         if scheduler and perturbs(scheduler) and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims):
             self.file.wrong(
                 "scheduler.name", f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has no sampled dimension"
@@ -250,6 +252,20 @@ class _Loader:
             search.choose(choice)
             reason = choice.reason
         return reason
+
+    def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
+        """Add a problem if the scheduler does not fit a cross-validation, in which each step of a trial is one fold."""
+        folds = data.folds if data else 0
+        if not folds or scheduler is None:
+            return
+        if perturbs(scheduler):
+            self.file.wrong(
+                "scheduler.name",
+                f"{scheduler.name} copies models between trials, but in a cross-validation a trial has a model for each fold",
+            )
+        elif scheduler.max_t is not None and scheduler.max_t > folds:
+            text = f"must be at most {folds}, because each step of a trial is one of the {folds} folds of data.valid, got {scheduler.max_t}"
+            self.file.wrong("scheduler.max_t", text)
 
     def _choice(self, sections: dict[str, Template], max_trials: int) -> Choice:
         """Choose the algorithm for `search.algorithm: auto`. A sweep that has already started keeps its algorithm."""

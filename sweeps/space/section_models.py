@@ -84,12 +84,15 @@ class Split:
     """The rule that selects the rows of `valid` or `test`.
 
     Attributes:
-        kind: "fraction", "path", "column", "time" or "group". Attributes that this kind does not use are None, or {} for `args`.
+        kind: "fraction", "path", "column", "time", "group", "folds" or "rolling". Attributes that this kind does not use are None, 0, or
+            {} for `args`.
         fraction: Share of the rows, for the kinds fraction, time and group. With the kind time, the split has the latest rows.
         path: A path, a URI, `sklearn:NAME` or `module:function`, for the kind path.
         args: Keyword arguments of the function that `path` names.
-        column: The column to split by, for the kinds column, time and group.
+        column: The column to split by, for the kinds column, time, group and rolling. For the kind folds, the column of groups that stay
+            together in one fold; None if there are no groups.
         value: The value of `column` that marks the rows of the split, for the kind column.
+        folds: Number of folds of a cross-validation, for the kinds folds and rolling.
     """
 
     kind: str
@@ -98,6 +101,7 @@ class Split:
     column: str | None = None
     value: Any = None
     args: dict[str, Any] = field(default_factory=dict)
+    folds: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,11 @@ class DataSpec:
     def given(self) -> bool:
         """True if the space file names data."""
         return self.train != ""
+
+    @property
+    def folds(self) -> int:
+        """Number of folds of a cross-validation. 0 if `valid` is a fixed set of rows."""
+        return 0 if self.valid is None else self.valid.folds
 
     @property
     def source(self) -> str:
@@ -450,10 +459,38 @@ class ByGroup:
     part: Fraction
 
 
+@dataclass(frozen=True)
+class ByFolds:
+    """Cross-validation: each trial trains once for each fold, such as `{folds: 5}` or `{folds: 5, groups: patient}`.
+
+    Attributes:
+        folds: Number of folds. Each fold is the valid split once, and the other folds are then the train split.
+        groups: A column. All rows with the same value in this column are in the same fold.
+    """
+
+    folds: AtLeast2
+    groups: Text | None = None
+
+
+@dataclass(frozen=True)
+class ByRolling:
+    """Cross-validation of a time series: each fold validates on rows that are later than its train rows, such as `{rolling: day}`.
+
+    Attributes:
+        rolling: A column of times or numbers.
+        folds: Number of folds. The rows are cut into one more block than there are folds, in the order of time. Fold k trains on the first
+            k blocks and validates on the next block.
+    """
+
+    rolling: Text
+    folds: AtLeast2 = 5
+
+
 SPLIT_FORMS = "a fraction such as 0.2, a path, {column: split, value: valid}, {time: col, last: 0.2} or {group: col, part: 0.2}"
+FOLD_FORMS = "{folds: 5} or {rolling: col} for a cross-validation"
 # What to give for a missing required key, by section and key.
 REQUIRED: dict[tuple[type, str], str] = {
-    (DataKeys, "valid"): f"give {SPLIT_FORMS}",
+    (DataKeys, "valid"): f"give {SPLIT_FORMS}; or {FOLD_FORMS}",
     (DataKeys, "train"): "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own data needs no `data`",
     (Objective, "goal"): "give minimize or maximize",
     (Objective, "metric"): "give the name of a metric that the trainer reports, such as valid-logloss",

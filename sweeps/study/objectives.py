@@ -2,7 +2,8 @@
 
 The leading metric decides which step of a trial is the best step. The leading metric is the metric of the first objective that is not a
 cost. If all objectives are costs, the leading metric is the metric of the first constraint on a reported metric. If there is no leading
-metric, the last step is the best step. The model of the best step is exported. The values of all other metrics are their values at the best
+metric, the last step is the best step. In a cross-validation the last step is the best step, too, because each report is the mean over
+the folds so far. The model of the best step is exported. The values of all other metrics are their values at the best
 step.
 """
 
@@ -48,25 +49,29 @@ class Objectives:
     Attributes:
         objectives: The objectives, in the order of the space file.
         constraints: The constraints, in the order of the space file.
+        cross_validated: True if each step of a trial is one fold of a cross-validation.
     """
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
+    cross_validated: bool = False
 
     @classmethod
     def from_space(cls, space: Space) -> Objectives:
         """Return the objectives and constraints of a search space."""
-        return cls(space.objectives, space.constraints)
+        return cls(space.objectives, space.constraints, space.data.folds > 0)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Objectives:
         """Build the objectives from the JSON object that `to_json` returned."""
-        return cls(tuple(Objective(*o) for o in content["objectives"]), tuple(Constraint(*c) for c in content["constraints"]))
+        objectives = tuple(Objective(*o) for o in content["objectives"])
+        return cls(objectives, tuple(Constraint(*c) for c in content["constraints"]), bool(content.get("cross_validated")))
 
     def to_json(self) -> dict[str, Any]:
         """Return the objectives and constraints as a JSON object for the study."""
         objectives = [[o.metric, o.goal] for o in self.objectives]
-        return {"objectives": objectives, "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints]}
+        known = {"objectives": objectives, "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints]}
+        return known | ({"cross_validated": True} if self.cross_validated else {})
 
     @property
     def reported_metrics(self) -> tuple[str, ...]:
@@ -94,8 +99,11 @@ class Objectives:
 
     @property
     def need_one_report(self) -> bool:
-        """True if one report is enough to score a trial: there is one objective, its metric is reported, and there are no constraints."""
-        return len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
+        """True if one report is enough to score a trial.
+
+        There is one objective, its metric is reported, and there are neither constraints nor folds.
+        """
+        return not self.cross_validated and len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
 
     def score(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
         """Compute the objective values and the feasibility of a trial.
@@ -108,7 +116,12 @@ class Objectives:
                 the value at the last step that has one is used.
             cost: Costs of the trial by name; see `sweeps.core.resources.costs`.
         """
-        step, value = ranking.best_of(curve, self.minimize) if self.metric is not None else (steps or None, None)
+        if self.metric is None:
+            step, value = steps or None, None
+        elif self.cross_validated:
+            step, value = curve[-1] if curve and not math.isnan(curve[-1][1]) else (None, None)
+        else:
+            step, value = ranking.best_of(curve, self.minimize)
         known = dict(cost)
         if self.metric is not None and value is not None:
             known[self.metric] = value

@@ -330,7 +330,7 @@ def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> 
     return text + (f"\n… and {left} more (--all)" if left else "")
 
 
-def format_trial(t: TrialRecord, metric: str, goal: str, state: str) -> str:
+def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_validated: bool = False) -> str:
     """Format one trial: its configuration, curve and error.
 
     Args:
@@ -338,6 +338,7 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str) -> str:
         metric: Metric of the objective.
         goal: `minimize` or `maximize`.
         state: The word for the trial's state.
+        cross_validated: True if each step of the trial is one fold of a cross-validation.
     """
     r = t.result
     reason = f" ({t.reason})" if t.reason else ""
@@ -365,7 +366,8 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str) -> str:
         lines += pairs([("started", t.began.strftime("%Y-%m-%d %H:%M:%S"))])
     if r.value is not None:
         at = f" at step {r.best_step}" if r.best_step is not None else ""
-        lines += ["", f"{metric} ({goal}): best {r.value:.6g}{at}"]
+        found = f"{r.value:.6g}, the mean over {count_noun(r.steps, 'fold')}" if cross_validated else f"best {r.value:.6g}{at}"
+        lines += ["", f"{metric} ({goal}): {found}"]
     if any(math.isfinite(v) for _, v in t.curve):
         first, last = t.curve[0], t.curve[-1]
         lines.append(f"  step {first[0]}: {first[1]:.6g}  {draw_curve([v for _, v in t.curve])}  step {last[0]}: {last[1]:.6g}")

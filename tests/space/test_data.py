@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from sweeps.space import known_fits, load
+from sweeps.core.errors import InputError
+from sweeps.space import Split, known_fits, load
 from sweeps.space.model import user_references
 
 HEAD = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 12}\n"
@@ -161,3 +162,46 @@ def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
 )
 def test_what_needs_data_says_so(lines, text, places) -> None:
     assert [": ".join(line.split(": ")[:2]) for line in lines(text)] == places
+
+
+CROSS = """\
+trainer: xgboost
+data: {{train: d.csv, label: y, valid: {valid}{more}}}
+objective: {{metric: valid-rmse, goal: minimize}}
+scheduler: {scheduler}
+limits: {{max_trials: 2}}
+space: {{params: {{eta: {{uniform: [0.1, 0.3]}}}}}}
+"""
+
+
+def crossed(tmp_path, valid, more="", scheduler="{name: none}"):
+    (tmp_path / "space.yaml").write_text(CROSS.format(valid=valid, more=more, scheduler=scheduler))
+    return load(tmp_path / "space.yaml").data
+
+
+def test_valid_can_be_a_cross_validation(tmp_path):
+    assert crossed(tmp_path, "{folds: 5}").valid == Split("folds", folds=5)
+    assert crossed(tmp_path, "{folds: 3, groups: who}").valid == Split("folds", column="who", folds=3)
+    rolling = crossed(tmp_path, "{rolling: day}", more=", test: 0.1", scheduler="{name: asha, max_t: 5, grace_period: 2}")
+    assert rolling.valid == Split("rolling", column="day", folds=5) and rolling.folds == 5
+
+
+@pytest.mark.parametrize(
+    ("valid", "more", "scheduler", "expected"),
+    [
+        ("{folds: 1}", "", "{name: none}", "data.valid.folds: must be an integer of at least 2, got 1"),
+        ("{folds: 3, group: a}", "", "{name: none}", "data.valid.group: unknown key; did you mean `groups`?"),
+        ("0.2", ", test: {folds: 3}", "{name: none}", "data.test: cannot be a cross-validation, because the test rows must stay the same"),
+        (
+            "{folds: 3}",
+            "",
+            "{name: asha, max_t: 9}",
+            "scheduler.max_t: must be at most 3, because each step of a trial is one of the 3 folds",
+        ),
+        ("{folds: 3}", "", "{name: pbt, max_t: 3, perturbation_interval: 1}", "scheduler.name: pbt copies models between trials"),
+    ],
+)
+def test_a_cross_validation_that_cannot_work_is_refused(tmp_path, valid, more, scheduler, expected):
+    with pytest.raises(InputError) as e:
+        crossed(tmp_path, valid, more, scheduler)
+    assert any(expected in str(problem) for problem in e.value.problems), e.value

@@ -1,0 +1,135 @@
+"""Run the training loop once for each fold of a cross-validation. Each fold is one step of the trial.
+
+The loop's own reports stay in this process. After each fold, the trial reports the mean over the folds so far. The checkpoint of such a
+report holds no model, only the results of the folds, so that a trial that continues does not train them again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray.train
+
+from sweeps.core import trial
+from sweeps.core.trial import BEST_FOLD_STEP, Current
+from sweeps.execution import ray_train_adapter
+from sweeps.execution.seeds import seeded
+from sweeps.execution.trial_session import TrialSession
+from sweeps.study import ranking
+
+STATE = "folds.json"
+
+
+class FoldSession:
+    """One fold of a trial on one rank. The functions of `ray.train` in the loop call this object.
+
+    Args:
+        session: The session of the trial.
+        number: Number of the fold; the first is 0.
+
+    Attributes:
+        name, folder, ranks, job: See `TrialSession`.
+        assignment: The attempt, without a checkpoint, because the loop starts from scratch in each fold.
+        metrics: Metrics of each report of the loop in this fold, in order.
+    """
+
+    def __init__(self, session: TrialSession, number: int):
+        self.name, self.folder, self.ranks, self.job = session.name, session.folder, session.ranks, session.job
+        self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
+        self.metrics: list[dict[str, float]] = []
+        self._session, self._data = session, session.cache.folds[number]
+
+    @property
+    def reports(self) -> int:
+        """Number of reports of the loop in this fold."""
+        return len(self.metrics)
+
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
+        """Record a report of the loop. The checkpoint is ignored, because the winner is trained again on all rows."""
+        self.metrics.append(self._session.admit(metrics, self.reports + 1))
+
+    def checkpoint(self) -> None:
+        """Return None, because the loop starts from scratch."""
+
+    def shard(self, name: str) -> Any:
+        """Return this rank's part of a dataset of the fold; see `TrialSession.shard`."""
+        return self._data.shard(name, self.ranks)
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Wait until every rank has given a value; return all values, ordered by rank."""
+        return self._session.exchange(value)
+
+
+def run_folds(session: TrialSession, current: Current, train: Callable[[FoldSession], None]) -> None:
+    """Train and report the folds that the trial's checkpoint does not contain.
+
+    Args:
+        session: The session of the trial, which gets one report for each fold.
+        current: Description of the trial. The loop gets a copy for each fold.
+        train: Function that runs the loop. The functions of `ray.train` then call the session of the fold.
+
+    Raises:
+        ValueError: The loop reported nothing in a fold.
+    """
+    results, finals = _restore(session)
+    for number in range(len(results), session.job.folds):
+        fold = FoldSession(session, number)
+        data = session.cache.folds[number]
+        # The scheduler's steps are folds, so they do not limit the steps of the loop.
+        own = dataclasses.replace(
+            current, max_t=None, milestones=range(0), check=data.check, checkpoint_interval=math.inf, final={}, _kept=data.kept
+        )
+        trial.set_current(own)
+        with ray_train_adapter.in_place(fold), seeded(session.assignment.trial.seed, current.threads):
+            train(fold)
+        if not fold.metrics:
+            raise ValueError(f"the loop reported nothing in fold {number + 1} of {session.job.folds}")
+        results.append(result_of(fold.metrics, session.job.metric, session.job.goal == "minimize"))
+        finals.append(own.final)
+        current.final = mean_of(finals)
+        _report(session, results, finals)
+
+
+def result_of(reports: Sequence[Mapping[str, float]], metric: str | None, minimize: bool) -> dict[str, float]:
+    """Return the metrics of a fold: those at the loop's best step, and the number of this step.
+
+    Args:
+        reports: Metrics of each report in the fold; at least one.
+        metric: The metric that decides which step is the best. None selects the last step.
+        minimize: True if smaller values of this metric are better.
+    """
+    curve = [(step, numbers[metric]) for step, numbers in enumerate(reports, 1) if metric in numbers] if metric else []
+    step = ranking.best_of(curve, minimize)[0] or len(reports)
+    return {**reports[step - 1], BEST_FOLD_STEP: float(step)}
+
+
+def mean_of(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric that all folds have."""
+    names = [name for name in results[0] if all(name in result for result in results)]
+    return {name: math.fsum(result[name] for result in results) / len(results) for name in names}
+
+
+def _report(session: TrialSession, results: list[dict[str, float]], finals: list[dict[str, float]]) -> None:
+    """Report the mean over the folds so far. Rank 0 stores the results of the folds in the checkpoint."""
+    if session.rank != 0:
+        session.report(mean_of(results), None)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, STATE).write_text(json.dumps({"results": results, "final": finals}))
+        session.report(mean_of(results), ray.train.Checkpoint.from_directory(folder))
+
+
+def _restore(session: TrialSession) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Return the results and the final metrics of the folds in the trial's checkpoint; empty lists if there is no checkpoint."""
+    checkpoint = session.checkpoint()
+    if checkpoint is None:
+        return [], []
+    with checkpoint.as_directory() as folder:
+        state = json.loads(Path(folder, STATE).read_text())
+    return state["results"], state["final"]

@@ -1,0 +1,35 @@
+"""The value of a fold, and the mean over the folds."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.execution.folds import BEST_FOLD_STEP, mean_of, result_of
+
+NUMBERS = st.floats(-100, 100)
+
+
+@given(st.lists(st.fixed_dictionaries({"loss": NUMBERS, "other": NUMBERS}), min_size=1, max_size=8), st.booleans())
+def test_a_fold_has_the_metrics_of_its_best_step(reports, minimize):
+    found = result_of(reports, "loss", minimize)
+    assert found["loss"] == (min if minimize else max)(report["loss"] for report in reports)
+    assert reports[int(found[BEST_FOLD_STEP]) - 1] == {"loss": found["loss"], "other": found["other"]}
+
+
+def test_without_a_metric_the_last_step_counts():
+    assert result_of([{"a": 1.0}, {"a": 2.0}], None, True) == {"a": 2.0, BEST_FOLD_STEP: 2.0}
+
+
+def test_a_fold_without_a_value_keeps_its_last_step():
+    found = result_of([{"a": math.nan}, {"a": math.nan, "b": 1.0}], "a", True)
+    assert math.isnan(found["a"]) and found["b"] == 1.0 and found[BEST_FOLD_STEP] == 2
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=6))
+def test_the_mean_is_over_all_folds(values):
+    found = mean_of([{"loss": value} | ({"first": 1.0} if not i else {}) for i, value in enumerate(values)])
+    assert found["loss"] == math.fsum(values) / len(values)
+    assert ("first" in found) == (len(values) == 1)
