@@ -37,11 +37,12 @@ def test_ray_still_has_the_names_that_the_adapter_replaces():
 
 def shard_of(names: list[str], name: str) -> Any:
     """What a loop gets that asks for a dataset by this name, of datasets of these names."""
-    from sweeps.execution.trial_session import TrialSession
+    from sweeps.execution.messages import Data
+    from sweeps.execution.trial_session import DatasetCache
 
-    session = TrialSession.__new__(TrialSession)
-    session._cache = SimpleNamespace(shards=dict.fromkeys(names), opened={n: f"the {n} rows" for n in names})
-    return session.shard(name)
+    cache = DatasetCache(Data(dict.fromkeys(names, ()), None))
+    cache.opened.update({n: f"the {n} rows" for n in names})
+    return cache.shard(name, Ranks())
 
 
 @pytest.mark.parametrize("name", ["validation", "val", "eval", "evaluation"])
