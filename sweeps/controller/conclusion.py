@@ -97,7 +97,7 @@ def _export(controller: SweepController, number: int, trust: bool) -> Exported:
     roots = roots_of(space)
     if not space.data.folds:
         return trial_export.export_trial(folder, space, store, number, folder, roots, trust=trust)
-    described = trial_export.describe(store, number)
+    described = trial_export.describe_recorded(store, number)
     if controller.reason == "interrupted":
         note = "no bundle was written, because the winner of a cross-validation must be trained on all rows; `sweeps export` does this"
         return trial_export.Exported(described, notes=(note,))
