@@ -30,7 +30,7 @@ space:
 {space}
 """
 LIGHTGBM = """\
-  preprocessor: [{Categorizer: {columns: [town]}}]
+  preprocessor: [{OneHotEncoder: {columns: [town]}}]
   scaling: {num_workers: {grid: [1, 2]}, resources_per_worker: {CPU: 1}}
   params: {learning_rate: {loguniform: [0.03, 0.5]}, bagging_fraction: 0.8, bagging_freq: 1, feature_fraction: {uniform: [0.5, 1.0]}}
 """
