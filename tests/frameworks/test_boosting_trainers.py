@@ -257,7 +257,7 @@ def test_lightgbm_gives_what_lightgbm_train_gives(tmp_path):
     data = lgb.Dataset(train.drop(columns="y"), train["y"])
     log: dict = {}
     params = {"objective": "binary", "metric": ["binary_logloss", "auc"], "num_leaves": 15, "min_data_in_leaf": 3, "learning_rate": 0.9}
-    fixed = {"num_threads": 1, "deterministic": True, "force_col_wise": True, "verbosity": -1}
+    fixed = {"num_threads": 1, "deterministic": True, "force_row_wise": True, "verbosity": -1}
     checked = data.create_valid(valid.drop(columns="y"), valid["y"])
     lgb.train(params | fixed, data, 12, [checked], ["valid"], callbacks=[lgb.record_evaluation(log)])
     assert [m["valid-logloss"] for m in run.metrics] == log["valid"]["binary_logloss"]
