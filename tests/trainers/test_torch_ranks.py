@@ -22,6 +22,7 @@ CASES = {
     "fsdp": ("regression", SAME_ROWS | {"strategy": "fsdp"}),
     "ddp-dropout": ("binary", {"epochs": 4, "lr": 0.02, "dropout": 0.2, "norm": True, "precision": "bf16"}),
     "fsdp-dropout": ("multiclass", {"epochs": 4, "lr": 0.02, "dropout": 0.2, "strategy": "fsdp", "precision": "bf16"}),
+    "fsdp-fp16": ("binary", {"epochs": 4, "lr": 0.02, "strategy": "fsdp", "precision": "fp16", "clip_norm": 1.0}),
 }
 
 

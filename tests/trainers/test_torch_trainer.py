@@ -316,3 +316,20 @@ def test_columns_that_are_neither_numbers_nor_arrays(tmp_path):
     ragged = {name: FakeShard(frame.assign(a=[np.ones(1 + i % 2) for i in range(len(frame))])) for name, frame in frames.items()}
     with pytest.raises(ValueError, match="the column `a` must have an array of numbers in every row, and all arrays the same shape"):
         run("binary", tmp_path, {"epochs": 1}, shards=ragged, _kept={})
+
+
+@pytest.mark.frameworks_all
+@pytest.mark.timeout(300)
+def test_a_compiled_network_learns_the_same(tmp_path):
+    """`torch.compile` needs a C++ compiler. Its results are rounded in another way."""
+    found = {}
+    for compiled in (False, True):
+        folder = tmp_path / str(compiled)
+        folder.mkdir()
+        found[compiled] = run("binary", folder, {"epochs": 3, "lr": 0.02, "batch_size": 48, "compile": compiled})
+    assert [m["valid-logloss"] for m in found[True].metrics] == pytest.approx([m["valid-logloss"] for m in found[False].metrics], rel=1e-3)
+    assert weights(found[True], 3).keys() == weights(found[False], 3).keys()
+    again = tmp_path / "again"
+    again.mkdir()
+    resumed = run("binary", again, {"epochs": 3, "lr": 0.02, "batch_size": 48, "compile": True}, resume=found[True].checkpoints[2])
+    assert resumed.metrics == found[True].metrics[2:]
