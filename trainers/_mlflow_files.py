@@ -1,4 +1,4 @@
-"""What a script logs with MLflow, in the files of MLflow's file store.
+"""Read the metrics, parameters and artifacts that a script logs with MLflow, from the files of MLflow's file store.
 
 A script logs into a local folder, because it may set the status and the name of its run, which the sweep sets for the run of the trial. The
 folder also works if no tracking server answers. It has these files:

@@ -163,7 +163,7 @@ class Script:
 
     @property
     def is_running(self) -> bool:
-        """Whether the program of the command runs. Other processes that it has started may still run later."""
+        """True while the command's own process runs. Processes that it has started may run longer."""
         return self._process.poll() is None
 
     @property

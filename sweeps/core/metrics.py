@@ -40,8 +40,8 @@ class Metric:
         function: Function that takes labels and predictions, and returns the metric. For a classification metric, the labels are class
             codes of shape (n,), and the predictions are probabilities of shape (n, k). For other metrics, labels and predictions are
             numbers of shape (n,).
-        needs: What a classification metric needs from the model. "classes": the predicted classes are enough. "scores": the model must rank
-            the rows, by probabilities or by a decision function. "probabilities": the model must return probabilities.
+        needs: The kind of predictions that a classification metric needs. "classes": predicted classes are enough. "scores": the model must
+            rank the rows, by probabilities or by a decision function. "probabilities": the model must return probabilities.
     """
 
     tasks: tuple[str, ...]

@@ -195,7 +195,7 @@ class TrialSession:
         """Check a report of the loop in one fold of a cross-validation, and return its numbers. The report does not leave this process.
 
         Args:
-            metrics: What the loop passed to `report`.
+            metrics: The argument that the loop passed to `report`.
             step: Number of the report in the fold.
 
         Raises:

@@ -261,7 +261,8 @@ class _Loader:
         if perturbs(scheduler):
             self.file.wrong(
                 "scheduler.name",
-                f"{scheduler.name} copies models between trials, but in a cross-validation a trial has a model for each fold",
+                f"{scheduler.name} copies models between trials, but in a cross-validation a trial has a model for each fold; "
+                "choose another scheduler",
             )
         elif scheduler.max_t is not None and scheduler.max_t > folds:
             text = f"must be at most {folds}, because each step of a trial is one of the {folds} folds of data.valid, got {scheduler.max_t}"

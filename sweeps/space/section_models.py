@@ -346,7 +346,7 @@ class RuntimeEnv:
         pip: Requirements that Ray installs with pip, such as `polars==1.31.0`.
         py_modules: Folders of Python packages, wheels, or URIs of these. Workers can import the packages.
         working_dir: Folder that Ray copies for the workers, or its URI. Loops start in this folder.
-        image_uri: Container image in which the processes run. Of the other keys, only `env_vars` can be combined with it.
+        image_uri: Container image in which the processes run. It can be combined only with `env_vars`.
     """
 
     env_vars: Variables = field(default_factory=dict, repr=False)  # the values may be secrets

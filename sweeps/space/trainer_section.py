@@ -74,25 +74,35 @@ class TrainerSection:
             text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
             self.problems.add(at, "trainer", text)
         elif isinstance(node.value, str):
-            trainer = self._from_name(node, node.value)
-            return trainer and replace(trainer, options=self._options(Node({}, node.mark), node.value, at))
+            return self._from_keys(node, Node({}, node.mark), at)
         elif not node.is_map:
             self.problems.add(node.mark, "trainer", f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}")
         elif "loop" in node.value:
             return self._from_loop(node, at)
+        elif "name" in node.value:
+            return self._from_keys(node.value["name"], node, at)
         else:
-            return self._from_options(node, at)
+            return self._from_selecting_option(node, at)
         return None
 
-    def _from_options(self, node: Node, at: Mark) -> TrainerSpec | None:
-        """Return the trainer that a mapping describes with the key `name`, or with an option that selects a built-in trainer."""
-        selected = [option for option in selecting_options() if option in node.value] if "name" not in node.value else []
+    def _from_selecting_option(self, node: Node, at: Mark) -> TrainerSpec | None:
+        """Return the built-in trainer that one of the options in a mapping selects."""
+        selected = {option: trainer for option, trainer in selecting_options().items() if option in node.value}
         if len(selected) > 1:
             self.problems.add(at, "trainer", f"has the keys {' and '.join(selected)}, but each selects another trainer; keep one of them")
             return None
-        if "name" not in node.value and not selected:
+        if not selected:
             return self._from_loop(node, at)  # which adds the problem
-        name = node.value["name"] if not selected else Node(selecting_options()[selected[0]], at)
+        return self._from_keys(Node(next(iter(selected.values())), at), node, at)
+
+    def _from_keys(self, name: Node, node: Node, at: Mark) -> TrainerSpec | None:
+        """Return the trainer with a name. Return None after a problem.
+
+        Args:
+            name: Name of the trainer.
+            node: The section as a mapping, with keys of `TrainerKeys` and the trainer's options.
+            at: Place of the section's key.
+        """
         names = [each.name for each in dataclasses.fields(TrainerKeys)]
         own = {key: child for key, child in node.value.items() if key in names}
         keys = check(TrainerKeys, replace(node, value=own), "trainer", at, self.problems)
@@ -103,6 +113,7 @@ class TrainerSection:
             return None
         if keys.load and (fault := self._reference_problem(keys.load, "load")):
             self.problems.add(node.value["load"].mark, "trainer.load", fault)
+        self._check_backend(keys.backend, node)
         given = {key: child for key, child in node.value.items() if key not in names}
         options = self._options(replace(node, value=given), str(name.value), at)
         fragments = self.definition.options
@@ -132,7 +143,7 @@ class TrainerSection:
         for key in fragments:
             if key not in options and key not in node.value:
                 meaning = fragments[key].get("description", "a value")
-                self.problems.add(at, f"trainer.{key}", f"is required by `{trainer}`; it takes: {meaning}")
+                self.problems.add(at, f"trainer.{key}", f"is required by `{trainer}`; give {meaning[0].lower()}{meaning[1:].rstrip('.')}")
         return options
 
     def _option_problems(self, fragment: Fragment, node: Node) -> Iterator[str]:
@@ -157,8 +168,7 @@ class TrainerSection:
         # The `TRAINER` literal gives defaults for missing keys of the mapping. The constants of earlier versions never gave defaults.
         literal = definition if definition is not None and not definition.constants else TrainerDefinition()
         backend = keys.backend if "backend" in node.value else literal.backend
-        if ":" in backend and (fault := references.problem(backend, self.roots)):
-            self.problems.add(node.value.get("backend", node).mark, "trainer.backend", fault)
+        self._check_backend(backend, node)
         load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
         return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
 
@@ -204,6 +214,11 @@ class TrainerSection:
                 self.problems.add(node.mark, "trainer", fault)
                 return None
         return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
+
+    def _check_backend(self, backend: str | None, node: Node) -> None:
+        """Add a problem if a backend is a reference to an object that does not exist. `node` is the section as a mapping."""
+        if backend and ":" in backend and (fault := references.problem(backend, self.roots)):
+            self.problems.add(node.value.get("backend", node).mark, "trainer.backend", fault)
 
     def _define(self, module: str, is_loop: bool = True) -> TrainerDefinition | None:
         """Read the definition of a trainer from its module, and add the problems of its literal.

@@ -68,7 +68,7 @@ def test_null_is_the_default(tmp_path):
 
 @pytest.mark.parametrize("trainer", ["my", "{name: my}"])
 def test_an_option_without_a_default_is_required(tmp_path, trainer):
-    text = "space.yaml:1:1: trainer.model: is required by `my`; it takes: a function that returns the model"
+    text = "space.yaml:1:1: trainer.model: is required by `my`; give a function that returns the model"
     assert problems(written(tmp_path, trainer)) == [text]
 
 
@@ -77,6 +77,10 @@ def test_an_option_without_a_default_is_required(tmp_path, trainer):
     [
         ('{name: my, model: "nets:mak"}', "space.yaml:1:28: trainer.model: `nets:mak`: `nets` has no `mak`; did you mean `make`?"),
         ("{name: my, model: 3}", "space.yaml:1:28: trainer.model: must be a reference `module:attr`, got 3"),
+        (
+            '{name: my, model: "nets:make", backend: "nets:Config"}',
+            "space.yaml:1:50: trainer.backend: `nets:Config`: `nets` has no `Config`; valid: make",
+        ),
         (
             '{name: my, model: "nets:make", epochs: 0}',
             "space.yaml:1:49: trainer.epochs: must be an integer of at least 1, got 0",
