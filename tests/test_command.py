@@ -119,7 +119,9 @@ def test_an_exit_code_on_one_rank_fails_the_trial_with_its_standard_error(clean_
     assert result["trials"]["failed"] == 1
     (trial,) = record.read(folder).trials
     assert trial.result.state is State.FAIL
-    assert "ended with exit code 1; its last lines on standard error:\nout of luck" in trial.result.error
+    assert "ended with exit code 1; its last lines on standard error:\n" in trial.result.error
+    # The script of rank 0 fails in its all-reduce within milliseconds, so either failure may arrive first.
+    assert "out of luck" in trial.result.error
 
 
 def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path):

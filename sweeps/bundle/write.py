@@ -31,6 +31,7 @@ from sweeps.data.files import first_line
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space.trainer_definition import definition_of
+from sweeps.space.trainer_section import PACKAGE, trainer_names
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
@@ -42,11 +43,7 @@ SHIPPED_MODULES = (
     CHECK_MODULE,
     "sweeps.data.preprocessing.ray_steps",
     "sweeps.trial",
-    "sweeps.trainers.catboost",
-    "sweeps.trainers.lightgbm",
-    "sweeps.trainers.torch",
-    "sweeps.trainers.torch_tabular",
-    "sweeps.trainers.xgboost",
+    *(f"{PACKAGE}.{name}" for name in trainer_names()),
 )
 EXAMPLE_ROWS = 5
 # MLflow writes the example rows as JSON. If a row has more values than this number, as with large images, the example is a single row

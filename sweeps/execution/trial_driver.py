@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -323,7 +324,7 @@ class TrialDriver:
         if not failed and len({e.reports for e in ended}) > 1:
             counts = ", ".join(f"rank {e.rank}: {e.reports}" for e in sorted(ended, key=lambda e: e.rank))
             return Ended(0, State.FAIL, f"all ranks must report the same number of times, but the numbers of reports are {counts}")
-        return failed[0] if failed else min(ended, key=lambda e: e.rank)
+        return with_peers(failed) if failed else min(ended, key=lambda e: e.rank)
 
     async def _await_ranks(self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
         """Wait until all ranks have ended or one rank has failed.
@@ -365,6 +366,17 @@ def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
     """
     folds = tuple(data_of(fold, workers, whole) for fold in prepared.get("folds", ()))
     return Data(prepared["shards"][workers], prepared["check"], whole, folds)
+
+
+def with_peers(failed: Sequence[Ended]) -> Ended:
+    """Return the first failure of a gang, with a line above its error for each other rank that ended with another error.
+
+    Two ranks can fail within milliseconds. The first one to arrive may be a consequence of the other, so the user sees both.
+    """
+    first, *others = failed
+    last = [str(e.error).rstrip().rpartition("\n")[2] for e in failed]
+    lines = [f"rank {e.rank} failed too: {line}" for e, line in zip(others, last[1:], strict=True) if line != last[0]]
+    return replace(first, error="\n".join([*lines, str(first.error)]))
 
 
 def _result(rank: asyncio.Task[Ended | WorkerLost]) -> Ended | WorkerLost | None:

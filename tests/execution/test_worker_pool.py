@@ -13,7 +13,7 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
-from sweeps.execution import worker_pool
+from sweeps.execution import trial_driver, worker_pool
 from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.messages import Ended, Job, WorkerInfo
@@ -498,3 +498,16 @@ def test_an_elastic_trial_whose_data_is_prepared_again_holds_no_workers(fake):
         await asyncio.gather(task, return_exceptions=True)
 
     play(scene, CPU=3.0)
+
+
+def test_the_error_of_a_gang_names_every_rank_that_failed_in_another_way():
+    cause = Ended(1, State.FAIL, "Traceback ...\nValueError: wrong row")
+    same = Ended(2, State.FAIL, "other frames\nValueError: wrong row")
+    consequence = Ended(0, State.FAIL, "Traceback ...\nRuntimeError: peer is gone")
+    assert trial_driver.with_peers([cause]).error == cause.error
+    found = trial_driver.with_peers([consequence, cause, same])
+    assert found.rank == 0
+    assert found.error == (
+        "rank 1 failed too: ValueError: wrong row\nrank 2 failed too: ValueError: wrong row\nTraceback ...\nRuntimeError: peer is gone"
+    )
+    assert trial_driver.with_peers([cause, same]).error == cause.error
