@@ -1,7 +1,7 @@
 """Read the metrics, parameters and artifacts that a script logs with MLflow, from the files of MLflow's file store.
 
-A script logs into a local folder, because it may set the status and the name of its run, which the sweep sets for the run of the trial. The
-folder also works if no tracking server answers. It has these files:
+A script logs into a local folder, not into the trial's run in MLflow. The script may set the status and the name of its own run, but only
+the sweep may set those of the trial's run. The folder also works if no tracking server answers. It has these files:
 
     EXPERIMENT/RUN/metrics/NAME     one line for each value: time in milliseconds, value, step
     EXPERIMENT/RUN/params/NAME      the value

@@ -4,8 +4,8 @@
 classes, the number of threads and the seed follow from the trial, unless `params` sets them. A column of the pandas type `category` is a
 categorical feature.
 
-Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The metrics
-of `eval_metric` are measured on valid. Names are those of `sweeps.core.metrics`, or LightGBM's own.
+Every round reports only the metrics named in the objectives, the constraints and `params.eval_metric`, because each metric takes time. The
+metrics of `eval_metric` are measured on valid. Names are those of `sweeps.core.metrics`, or LightGBM's own.
 
 If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
 (`Current.report_final`). With `params.report: all`, every round reports these metrics.
@@ -557,7 +557,7 @@ def _seeds(params: dict[str, Any], step: int) -> dict[str, int]:
 
 
 def _renew(booster: lgb.Booster, params: dict[str, Any], step: int) -> None:
-    """Give LightGBM's random states new seeds. They then equal those of a booster that is created for this round."""
+    """Give LightGBM's random states new seeds. They then equal the random states of a new booster that starts at round `step`."""
     frequency = {"bagging_freq": params["bagging_freq"]} if _draws_rows(params) else {}
     if frequency:  # the random state of bagging gets a new seed only if bagging changes
         booster.reset_parameter({"bagging_freq": params["bagging_freq"] + 1})

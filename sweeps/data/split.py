@@ -131,7 +131,7 @@ def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray 
 
 
 def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
-    """Distribute `rows` over classes in proportion to `counts`, the rows of each class, by the largest-remainder method."""
+    """Distribute `rows` over classes by the largest-remainder method, in proportion to `counts`, the number of rows that each class has."""
     room = counts - 1 if (counts - 1).sum() >= rows else counts
     ideal = counts * (rows / counts.sum())
     take = np.minimum(np.floor(ideal).astype(np.int64), room)

@@ -44,7 +44,7 @@ def choose(
         (objectives > 1, f"{objectives} objectives"),
         (conditional > 0, f"{conditional} conditional dimension{'s' * (conditional > 1)}"),
         (max_trials > GP_TRIALS, f"more than {GP_TRIALS} trials"),
-        (perturbs, "all trials start before any of them ends"),
+        (perturbs, "all trials start before any value is known"),
         (not takes_options, "its options"),
     ]
     reasons = [text for holds, text in against if holds]

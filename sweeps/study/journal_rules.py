@@ -180,7 +180,7 @@ class Rules:
     def _set_state(self, trial: TrialState, number: int, record: records.SetState) -> None:
         if record.state == RUNNING:
             if trial.state != WAITING:
-                raise Fault(f"starts trial {format_trial_id(number)}, which already runs")
+                raise Fault(f"starts trial {format_trial_id(number)}, which is already running")
         elif trial.state != RUNNING or not trial.closed:
             first = "its last report" if trial.started else "`begun`"
             raise Fault(f"ends trial {format_trial_id(number)}, but {first} must come first")
