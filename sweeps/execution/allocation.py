@@ -223,6 +223,11 @@ def largest_gang(shape: Shape, cluster: Cluster) -> int:
     return max(shape.workers, len(placed.start) if placed else 0)
 
 
+def part_of_gang(request: Request, cluster: Cluster) -> Place | None:
+    """Return the largest part of a trial's gang that can be placed now; None if no worker can be placed."""
+    return None if request.shape is None else _place_most(request, cluster, request.shape.workers)
+
+
 def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False) -> Place | Grant | None:
     """Return the action that serves a request now; None if the request cannot be served. An elastic trial gets all workers that it may get.
 

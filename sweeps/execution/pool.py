@@ -82,7 +82,7 @@ class _Pool:
         """Start as many workers as the pool needs to run one trial of each shape at the same time.
 
         The driver calls this method while the data is read. The workers start in the order of the shapes. If the free resources are not
-        enough for a shape, no worker starts for this shape or for later shapes.
+        enough for a shape, a part of its workers starts, and no worker starts for later shapes.
         """
         self.workers.warm(shapes)
 

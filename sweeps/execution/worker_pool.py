@@ -101,23 +101,27 @@ class WorkerPool:
     def warm(self, shapes: Sequence[Shape]) -> None:
         """Start as many workers as the pool needs to run one trial of each shape at the same time.
 
-        Stop at the first shape for which the free resources are not enough.
+        Stop at the first shape for which the free resources are not enough, and start only a part of its workers. Otherwise the trial
+        would wait for a free worker first, and then for a new one.
         """
         waiting = [Request(-i, shape.total, shape) for i, shape in enumerate(shapes, 1)]
         taken: set[str] = set()
         while waiting:
             cluster = self._cluster()
             states = [replace(state, phase=Phase.BUSY) if state.id in taken else state for state in cluster.workers]
-            match allocation.decide(replace(cluster, workers=states), waiting):
-                case Place(request, workers, start):
-                    assert request.shape is not None
-                    new = [self._start(request.shape.per_worker, node) for node in start]
-                    for started in new:
-                        started.phase = Phase.IDLE
-                    taken |= {*workers, *(started.id for started in new)}
-                    waiting.remove(request)
-                case _:
-                    return
+            cluster = replace(cluster, workers=states)
+            action = allocation.decide(cluster, waiting)
+            is_whole = isinstance(action, Place)
+            placed = action if isinstance(action, Place) else allocation.part_of_gang(waiting[0], cluster)
+            if placed is None or placed.request.shape is None:
+                return
+            new = [self._start(placed.request.shape.per_worker, node) for node in placed.start]
+            for started in new:
+                started.phase = Phase.IDLE
+            if not is_whole:
+                return
+            taken |= {*placed.workers, *(started.id for started in new)}
+            waiting.remove(placed.request)
 
     async def reserve(self, shape: Shape, key: str | None = None, is_retry: bool = False) -> list[Worker]:
         """Reserve the workers of a trial, and return them. Some of the workers may still be starting.

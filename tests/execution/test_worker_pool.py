@@ -109,6 +109,18 @@ def test_workers_connect_once_and_again_only_for_another_gang(fake):
     play(scene, CPU=2.0)
 
 
+def test_a_part_of_a_gang_that_must_wait_starts_with_the_first_trials(fake):
+    async def scene(pool: WorkerPool) -> None:
+        pool.warm([ONE, TWO, ONE])
+        assert len(fake.up) == 2, "one worker for the first trial, and the other one for the second"
+        fake.come_up(0), fake.come_up(1)
+        pool.release(await lease(pool, ONE))
+        pool.release(await lease(pool, TWO))
+        assert len(fake.up) == 2
+
+    play(scene, CPU=2.0)
+
+
 def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake):
     async def scene(pool: WorkerPool) -> None:
         pool.warm([TWO])
@@ -163,7 +175,7 @@ def test_a_worker_that_raises_as_it_starts_fails_its_trial(fake):
 
 def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(fake, monkeypatch):
     """Two workers with 0.7 GPUs lie on one GPU each: 0.6 are left, but no GPU has 0.4."""
-    monkeypatch.setattr(worker_pool, "PLACED_WITHIN", 0.01)
+    monkeypatch.setattr(worker_pool, "PLACED_WITHIN", 0.3)  # long enough for a busy machine to notice the first closing
 
     async def scene(pool: WorkerPool) -> None:
         pool.warm([LARGE, LARGE])
