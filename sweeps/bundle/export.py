@@ -186,7 +186,7 @@ def _write_bundle(
         checkpoint=source,
         fitted=fitted,
         load=load,
-        imports=space.trainer.references,
+        imports=[*(references.parse(name)[0] for name in space.trainer.references), *space.trainer.packages],
         roots=roots,
         label=info.label,
         task=info.task,

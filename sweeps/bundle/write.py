@@ -74,8 +74,9 @@ def write_bundle(
         checkpoint: folder of the checkpoint, which `load` reads.
         fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
         load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
-        imports: names of other objects that `load` may import, in the form `module:attr`. The bundle also contains their modules.
-        roots: folders that are searched for these modules before `sys.path`.
+        imports: names of other modules that `load` may import. The bundle also contains the user's modules among them, and requires the
+            packages among them.
+        roots: folders that are searched for the user's modules before `sys.path`.
         label: name of the label column, or None.
         task: "binary", "multiclass", "regression" or None.
         classes: original values of the label, in the order of the model's class codes. None without a label and for regression.
@@ -128,7 +129,7 @@ def _build(
         pickled = _stage_data(data_folder, checkpoint, left_out, fitted, raw, about["columns"])
         if about["checked"]:
             np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(expected))
-        code, requirements = _stage_code(Path(folder, "code"), [about["load"], *imports], roots, data_folder)
+        code, requirements = _stage_code(Path(folder, "code"), [references.parse(about["load"])[0], *imports], roots, data_folder)
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         facts = Manifest(**about, created=created, python=platform.python_version(), requirements=requirements, pickled=pickled)
         _save_model(bundle, target, facts, raw, data_folder, code)
@@ -250,7 +251,7 @@ def _stage_code(folder: Path, imports: Sequence[str], roots: Sequence[Path], dat
     Returns:
         The copied files and folders, and the pinned requirements of the packages that must be installed.
     """
-    modules = {CHECK_MODULE, *(references.parse(name)[0] for name in imports)}
+    modules = {CHECK_MODULE, *imports}
     for file in data.glob("*.pkl"):
         modules |= pickled_modules(file.read_bytes())
     if (data / step_files.FILE).is_file():

@@ -348,6 +348,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         options=space.trainer.options,
         references=space.trainer.references,
         folds=space.data.folds,
+        environment=space.trainer.environment,
         goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
         roots=roots,
         metric=objectives.metric,

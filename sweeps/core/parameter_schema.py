@@ -2,8 +2,8 @@
 
 A fragment may have these keys: `type` (a name or a list of names), `enum`, `minimum`, `maximum`, `exclusiveMinimum`,
 `exclusiveMaximum`, `format`, `default` and `description`. A null value stands for the default, and is always allowed. An integer may be
-written as a float without a fraction, such as 3.0. There are two values of `format`: `reference` for the name of a Python object as
-`module:attr`, and `command` for a program and its arguments as a list.
+written as a float without a fraction, such as 3.0. There are three values of `format`: `reference` for the name of a Python object as
+`module:attr`, `package` for the import name of a package that must be installed, and `command` for a program and its arguments as a list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 Fragment = Mapping[str, Any]
 
 KEYS = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "default", "description")
-REFERENCE_FORMAT, COMMAND_FORMAT = "reference", "command"
+REFERENCE_FORMAT, PACKAGE_FORMAT, COMMAND_FORMAT = FORMATS = ("reference", "package", "command")
 _BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "minimum": ("at least", operator.ge),
     "exclusiveMinimum": ("greater than", operator.gt),
@@ -110,8 +110,8 @@ def fragment_problem(fragment: Any) -> str | None:
     for key in _BOUNDS:
         if key in fragment and (isinstance(fragment[key], bool) or not isinstance(fragment[key], (int, float))):
             return f"`{key}` must be a number"
-    if fragment.get("format", REFERENCE_FORMAT) not in (REFERENCE_FORMAT, COMMAND_FORMAT):
-        return f"`format` must be `{REFERENCE_FORMAT}` or `{COMMAND_FORMAT}`"
+    if fragment.get("format", REFERENCE_FORMAT) not in FORMATS:
+        return f"`format` must be one of {', '.join(FORMATS)}"
     if not isinstance(fragment.get("description", ""), str):
         return "`description` must be text"
     if not allows(fragment, fragment.get("default")):

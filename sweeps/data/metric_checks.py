@@ -37,8 +37,8 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
         task: the label's task. None if the data has no label.
 
     Returns:
-        The problems. The list is empty if the metrics are not known: there is no label, the trainer lists no metrics for the task, or
-        `params` has `objective` or `eval_metric`.
+        The problems. The list is empty if the metrics are not known: there is no label, the trainer lists no metrics for the task,
+        `TRAINER["additional_metrics"]` is True, or `params` has `objective` or `eval_metric`.
     """
     definition = space.trainer_definition
     reports: Mapping[Any, Sequence[str]] = definition.metrics
@@ -47,10 +47,13 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
         return []
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
+    goals = _check_goals(space) if definition.all_metrics else []
+    if definition.additional_metrics:
+        return goals
     named = _objective_metrics(space) | {f"constraints.{c.metric}": c.metric for c in space.constraints}
     computed = metrics.METRICS if definition.all_metrics else {}
     problems = (_check_metric(key, metric, task, reports, computed) for key, metric in named.items() if metric not in COSTS)
-    return [problem for problem in problems if problem is not None] + (_check_goals(space) if definition.all_metrics else [])
+    return [problem for problem in problems if problem is not None] + goals
 
 
 def check_metric_functions(space: Space) -> list[Problem]:

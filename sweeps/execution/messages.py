@@ -40,6 +40,7 @@ class Job:
         folds: Number of folds of a cross-validation: the loop runs once for each fold, and each fold is one step of the trial. 0 without a
             cross-validation.
         references: References to the user's code in `options`. Their modules are imported with the loop.
+        environment: Environment variables that a worker sets before it imports the loop.
     """
 
     sweep: str
@@ -64,6 +65,7 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     references: tuple[str, ...] = ()
     folds: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,7 @@ class WorkerRuntime:
         """
         run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
         with _stacks_after(seconds), contextlib.suppress(BaseException), loop_mlflow.logged(run, keep=True):  # The trial reports errors.
+            os.environ.update(self.job.environment)
             for reference in (self.job.loop, *self.job.references):
                 references.resolve(reference)
         if assignment.ranks.rank == 0:

@@ -127,7 +127,7 @@ def _option(fragment: Fragment) -> Schema:
         return _any(_REFERENCE, _NULL, **shown)
     if fragment.get("format") == COMMAND_FORMAT:
         return {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1, **shown}
-    inside = {key: value for key, value in fragment.items() if key not in ("default", "description")}
+    inside = {key: value for key, value in fragment.items() if key not in ("default", "description", "format")}
     return _any(inside, _NULL, **shown) if inside else shown
 
 

@@ -68,6 +68,8 @@ class TrainerSpec:
         reuse: "auto" keeps a gang of workers for the next trial. "never" closes the gang after each trial.
         options: Value of each option of the trainer, by the option's name; see `TrainerDefinition.options`.
         references: The options that name the user's code, as `module:attr`. Their modules belong to the code of the loop.
+        packages: The options that name a package. The loop and the bundle need these packages.
+        environment: Environment variables that the workers have before they import the user's code.
     """
 
     name: str | None
@@ -77,6 +79,8 @@ class TrainerSpec:
     reuse: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)
     references: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,14 @@
         "additional_parameters": False,     # True to allow other parameters; the default is False if there are `parameters`, else True
         "metrics": {"binary": ["valid-logloss"]},  # for each task: the metrics that the loop can report
         "all_metrics": True,                # True if the loop can also report every metric in `sweeps.core.metrics`, as `valid-NAME`
+        "additional_metrics": True,         # True if the loop can also report metrics of the user's own code
         "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan` evaluates it
         "reads_numbers": True,              # True if every prepared column must be numeric
         "needs_label": True,                # True if the space file must have `data.label`
         "options": {"model": {"format": "reference", "description": "Your network."}},  # further keys of the section `trainer`
         "selected_by": "model",             # the option that selects this built-in trainer without its name
         "max_workers": 1,                   # the largest number of workers of a trial
+        "environment": {"KERAS_BACKEND": "framework"},  # environment variables of the workers, and the option with the value of each
         "packages": ["lightgbm"],           # the packages that the trainer imports
         "extra": "lightgbm",                # the extra of sweeps that installs these packages
     }
@@ -67,6 +69,7 @@ class TrainerDefinition:
         additional_parameters: True if `space.params` may also have parameters that `parameters` does not name.
         metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both metrics.
         all_metrics: True if the loop can also report every metric of the task in `sweeps.core.metrics.METRICS`, as `valid-NAME`.
+        additional_metrics: True if the loop can also report metrics that the user's own code defines.
         checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
         reads_numbers: True if every prepared column must be numeric.
         needs_label: True if the space file must have `data.label`.
@@ -74,6 +77,8 @@ class TrainerDefinition:
             option without a default is required. The loop finds the values in `Current.options`.
         selected_by: Name of the option that selects this built-in trainer in a section `trainer` without `name`.
         max_workers: Largest number of workers of a trial; None for no limit.
+        environment: Environment variables that the workers have before they import the user's code. Maps the name of each variable to the
+            option that has its value.
         packages: Names of the packages that the trainer imports and that may be missing.
         extra: Name of the extra that installs these packages.
         constants: Names of the deprecated constants, such as `BACKEND`, from which the definition was read. () if the module has a literal.
@@ -87,12 +92,14 @@ class TrainerDefinition:
     additional_parameters: bool = False
     metrics: Mapping[Task, tuple[str, ...]] = field(default_factory=dict)
     all_metrics: bool = False
+    additional_metrics: bool = False
     checkpoint_bytes: str | None = None
     reads_numbers: bool = False
     needs_label: bool = False
     options: Mapping[str, Fragment] = field(default_factory=dict)
     selected_by: str | None = None
     max_workers: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     extra: str | None = None
     constants: tuple[str, ...] = ()

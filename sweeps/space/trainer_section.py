@@ -11,7 +11,7 @@ from typing import Any
 from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.library_code import is_library_file
-from sweeps.core.parameter_schema import COMMAND_FORMAT, REFERENCE_FORMAT, Fragment, allows
+from sweeps.core.parameter_schema import COMMAND_FORMAT, PACKAGE_FORMAT, REFERENCE_FORMAT, Fragment, allows
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.command_checks import command_hint
 from sweeps.space.nodes import Mark, Node
@@ -116,10 +116,17 @@ class TrainerSection:
         self._check_backend(keys.backend, node)
         given = {key: child for key, child in node.value.items() if key not in names}
         options = self._options(replace(node, value=given), str(name.value), at)
-        fragments = self.definition.options
-        named = [value for key, value in options.items() if fragments[key].get("format") == REFERENCE_FORMAT and value is not None]
         spec = replace(trainer, backend=keys.backend or trainer.backend, load=keys.load or trainer.load, reuse=keys.reuse)
-        return replace(spec, options=options, references=tuple(named))
+        environment = {name: str(options[key]) for name, key in self.definition.environment.items() if options.get(key) is not None}
+        packages = self._of_format(PACKAGE_FORMAT, options)
+        return replace(
+            spec, options=options, references=self._of_format(REFERENCE_FORMAT, options), packages=packages, environment=environment
+        )
+
+    def _of_format(self, name: str, options: dict[str, Any]) -> tuple[str, ...]:
+        """Return the values of the options whose fragment has a format."""
+        fragments = self.definition.options
+        return tuple(value for key, value in options.items() if value is not None and fragments[key].get("format") == name)
 
     def _options(self, node: Node, trainer: str, at: Mark) -> dict[str, Any]:
         """Return the value of each option of the trainer. Add a problem for each option that is unknown, missing or invalid.
@@ -150,8 +157,12 @@ class TrainerSection:
         """Yield a message for each rule that the value of an option breaks."""
         if not allows(fragment, node.plain()):
             yield mismatch(fragment, node, tunable=False) + (command_hint(node) if fragment.get("format") == COMMAND_FORMAT else "")
-        elif fragment.get("format") == REFERENCE_FORMAT and node.value is not None and (text := references.problem(node.value, self.roots)):
+        elif node.value is None:
+            return
+        elif fragment.get("format") == REFERENCE_FORMAT and (text := references.problem(node.value, self.roots)):
             yield text
+        elif fragment.get("format") == PACKAGE_FORMAT and not self.started and references.source_of(node.value) is None:
+            yield f"`{node.value}` is not installed; run `pip install {node.value}`"
 
     def _from_loop(self, node: Node, at: Mark) -> TrainerSpec | None:
         """Return the trainer that a mapping with `loop` describes."""

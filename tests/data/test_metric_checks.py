@@ -104,6 +104,15 @@ def test_scorers_are_not_metrics_of_a_trainer_that_does_not_say_so(tmp_path, mon
     assert line == "objective.metric: `valid-balanced_accuracy` is not a metric of this trainer; valid: valid-loss"
 
 
+def test_metrics_of_the_users_code_are_not_checked(tmp_path):
+    literal = '{"metrics": {"binary": ["valid-loss"]}, "all_metrics": True, "additional_metrics": True}'
+    (tmp_path / "metrics_of_users.py").write_text(f"TRAINER = {literal}\n\n\ndef train_func(config): ...\n")
+    trainer = {"trainer": "metrics_of_users", "params": "lr: 0.1"}
+    assert not messages(tmp_path, "valid-mine", "binary", **trainer)
+    (line,) = messages(tmp_path, "valid-neg_log_loss", "binary", **trainer)
+    assert line.endswith("write `goal: maximize`")
+
+
 @pytest.mark.parametrize("params", ["objective: rank:pairwise", "eval_metric: ndcg", "objective: {choice: [a, b]}"])
 def test_metrics_are_not_checked_if_params_set_an_objective_of_xgboost(tmp_path, params):
     assert not messages(tmp_path, "valid-ndcg", "regression", params=params)

@@ -27,7 +27,9 @@ TRAINER = {
         "model": {"format": "reference", "description": "a function that returns the model"},
         "epochs": {"type": "integer", "minimum": 1, "default": 3},
         "hook": {"format": "reference", "default": None},
+        "engine": {"enum": ["numpy", "no_such_package"], "format": "package", "default": "numpy"},
     },
+    "environment": {"ENGINE": "engine"},
     "max_workers": 2,
     "packages": [PACKAGES],
     "extra": "nothing",
@@ -52,8 +54,8 @@ def problems(file: Path) -> list[str]:
 
 def test_a_mapping_with_a_name_gives_options(tmp_path):
     trainer = load(written(tmp_path, '{name: my, model: "nets:make", reuse: never}')).trainer
-    assert trainer.options == {"model": "nets:make", "epochs": 3, "hook": None}
-    assert trainer.references == ("nets:make",)
+    assert trainer.options == {"model": "nets:make", "epochs": 3, "hook": None, "engine": "numpy"}
+    assert (trainer.references, trainer.packages, trainer.environment) == (("nets:make",), ("numpy",), {"ENGINE": "numpy"})
     assert (trainer.loop, trainer.load, trainer.backend, trainer.reuse) == ("my:train_func", "my:load", "none", "never")
 
 
@@ -110,8 +112,15 @@ def test_a_missing_package_names_the_extra(tmp_path):
     assert problems(file) == [f"space.yaml:1:17: trainer: {text}"]
 
 
+def test_an_option_names_a_package_that_must_be_installed(tmp_path):
+    file = written(tmp_path, '{name: my, model: "nets:make", engine: no_such_package}')
+    text = "`no_such_package` is not installed; run `pip install no_such_package`"
+    assert problems(file) == [f"space.yaml:1:49: trainer.engine: {text}"]
+
+
 def test_a_started_sweep_is_read_without_the_package(tmp_path):
-    file = written(tmp_path, '{name: my, model: "nets:make"}', packages='"no_such_package"')
+    trainer = '{name: my, model: "nets:make", engine: no_such_package}'
+    file = written(tmp_path, trainer, packages='"no_such_package"')
     assert load(file, algorithm="random").trainer.loop == "my:train_func"
 
 
