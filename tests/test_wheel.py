@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import shipped_spaces
 from tests.commands import REPO
 
 pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(300)]
@@ -75,7 +76,7 @@ def test_every_verb_has_a_help_text(environment, away):
 
 
 def test_the_shipped_spaces_validate(environment, away):
-    for file in sorted(away.glob("*.yaml")):
+    for file in shipped_spaces.loadable():
         assert "valid" in run(environment / "bin" / "sweeps", "validate", file.name, cwd=away)
 
 

@@ -12,6 +12,7 @@ import pytest
 import sweeps
 from sweeps.plan import plan, render
 from sweeps.space import load
+from tests import shipped_spaces
 
 SPACES = Path(sweeps.__file__).parent.parent / "search_spaces"
 
@@ -71,7 +72,7 @@ steps       at least 125, at most 800; about 300 in a simulation with random
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(make, width):
-    spaces = [load(file) for file in sorted(SPACES.glob("*.yaml"))]
+    spaces = [load(file) for file in shipped_spaces.loadable()]
     spaces += [make(WIDE, trials=200, limits="timeout: 1h"), make("params: {a: 1}", trials=1, scheduler="{}")]
     for space in spaces:
         for free in (None, 10**9):
@@ -168,7 +169,7 @@ from sweeps.core.host_resources import detect
 from sweeps.plan import plan, render
 from sweeps.plan.disk import free_bytes
 from sweeps.space import load
-for file in {[str(f) for f in sorted(SPACES.glob("*.yaml"))]!r}:
+for file in {[str(f) for f in shipped_spaces.loadable()]!r}:
     made = plan(load(file), {{**detect(), 'CPU': 8.0}}, free=free_bytes(Path('sweeps-runs')))
     assert render(made) and made.to_json()
 heavy = {{'ray', 'torch', 'mlflow', 'numpy', 'pandas', 'pyarrow', 'sklearn', 'optuna', 'xgboost'}} & set(sys.modules)
