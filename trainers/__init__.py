@@ -21,12 +21,36 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core.parameter_schema import Fragment, allows, rule_of
 from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["report", "reports_all", "require_metric", "require_numbers", "require_task", "safe_names", "whole_numbers"]
+__all__ = ["fill_parameters", "report", "reports_all", "require_metric", "require_numbers", "require_task", "safe_names", "whole_numbers"]
+
+
+def fill_parameters(trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:
+    """Validate a trial's `params`, and fill in the defaults.
+
+    Args:
+        trainer: Name of the trainer, for messages.
+        rules: `TRAINER["parameters"]` of the trainer.
+        config: The trial's `params`.
+        max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is this step, or 20 if there is none.
+
+    Raises:
+        ValueError: A name is unknown, or a value breaks its rule.
+    """
+    filled = {name: rule.get("default") for name, rule in rules.items()} | {"epochs": max_t or 20}
+    for name, value in config.items():
+        if name not in rules:
+            raise ValueError(f"params.{name} is not a parameter of {trainer}; {did_you_mean(name, rules)}")
+        if not allows(rules[name], value):
+            raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
+        if value is not None:
+            filled[name] = int(value) if rules[name].get("type") == "integer" else value
+    return filled
 
 
 def reports_all(config: Mapping[str, Any]) -> bool:

@@ -15,8 +15,6 @@ import torch
 from torch import nn
 
 from sweeps import trial
-from sweeps.core.parameter_schema import Fragment, allows, rule_of
-from sweeps.core.suggestions import did_you_mean
 from sweeps.trainers import report
 from sweeps.trainers._metrics import measure, requested
 from sweeps.trainers._torch_data import Rows, call, forward
@@ -25,29 +23,6 @@ from sweeps.trainers._torch_optimizer import Schedule, build
 from sweeps.trainers._torch_parallel import Ranks
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-def fill_parameters(trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:
-    """Validate a trial's `params`, and fill in the defaults.
-
-    Args:
-        trainer: Name of the trainer, for messages.
-        rules: `TRAINER["parameters"]` of the trainer.
-        config: The trial's `params`.
-        max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is this step, or 20 if there is none.
-
-    Raises:
-        ValueError: A name is unknown, or a value breaks its rule.
-    """
-    filled = {name: rule.get("default") for name, rule in rules.items()} | {"epochs": max_t or 20}
-    for name, value in config.items():
-        if name not in rules:
-            raise ValueError(f"params.{name} is not a parameter of {trainer}; {did_you_mean(name, rules)}")
-        if not allows(rules[name], value):
-            raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
-        if value is not None:
-            filled[name] = int(value) if rules[name].get("type") == "integer" else value
-    return filled
 
 
 @dataclass(frozen=True)

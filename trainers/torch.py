@@ -42,9 +42,9 @@ from torch import nn
 
 from sweeps import trial
 from sweeps.core.suggestions import did_you_mean
-from sweeps.trainers import reports_all, require_task
+from sweeps.trainers import fill_parameters, reports_all, require_task
 from sweeps.trainers._torch_data import Columns, DatasetRows, Rows, TensorRows, call, few_threads, forward, read, row_shape
-from sweeps.trainers._torch_loop import Settings, Split, fill_parameters, fit, moments, set_seeds
+from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
 from sweeps.trainers._torch_optimizer import all_arguments, build, resolve
 from sweeps.trainers._torch_parallel import Ranks

@@ -22,9 +22,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.trainers import reports_all, require_task
+from sweeps.trainers import fill_parameters, reports_all, require_task
 from sweeps.trainers._torch_data import NUMBERS, Columns, TensorRows, few_threads, read
-from sweeps.trainers._torch_loop import Settings, Split, fill_parameters, fit, moments, set_seeds
+from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
 from sweeps.trainers._torch_parallel import Ranks
 

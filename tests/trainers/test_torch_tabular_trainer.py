@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from sweeps.testing.fake_session import run_loop, small_table
+from sweeps.trainers import fill_parameters
 from sweeps.trainers._metrics import measure
-from sweeps.trainers._torch_loop import fill_parameters
 from sweeps.trainers.torch_tabular import TRAINER, load, train_func
 
 
