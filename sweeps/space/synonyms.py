@@ -68,7 +68,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "torch": "pytorch",
         "torch_tabular": "mlp",
         _LOOP % "torch": "lightning transformers huggingface",
-        _LOOP % "tensorflow": "tensorflow keras",
+        "take `keras`, or " + _LOOP % "tensorflow": "tensorflow",
         _LOOP % "jax": "jax flax",
         SKLEARN_LOOP: "sklearn scikit-learn random_forest",
     },

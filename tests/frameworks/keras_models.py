@@ -1,0 +1,118 @@
+"""Functions that return Keras models, as a user writes them. Keras is imported with the framework that `KERAS_BACKEND` names."""
+
+from __future__ import annotations
+
+import keras
+
+ENDS = {
+    "binary": ("sigmoid", "binary_crossentropy", "AUC"),
+    "multiclass": ("softmax", "sparse_categorical_crossentropy", "sparse_categorical_accuracy"),
+    "regression": (None, "mean_squared_error", "mean_absolute_error"),
+}
+
+
+def compiled(input_shape, outputs, task, units=16, dropout=0.1, learning_rate=0.01):
+    """A compiled model with layers that draw random numbers and that count statistics."""
+    activation, loss, metric = ENDS[task]
+    layers = [
+        keras.layers.Input(input_shape),
+        keras.layers.Dense(units, "relu"),
+        keras.layers.BatchNormalization(),
+        keras.layers.Dropout(dropout),
+        keras.layers.Dropout(dropout, seed=5),
+        keras.layers.Dense(outputs, activation),
+    ]
+    model = keras.Sequential(layers)
+    model.compile(keras.optimizers.Adam(learning_rate), loss, metrics=[metric])
+    return model
+
+
+def not_compiled(input_shape, outputs, units=16):
+    """A functional model whose outputs are logits."""
+    inputs = keras.Input(input_shape)
+    hidden = keras.layers.Dense(units, "relu")(inputs)
+    return keras.Model(inputs, keras.layers.Dense(outputs)(hidden))
+
+
+class Wide(keras.layers.Layer):
+    """A layer that is not registered with Keras."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.dense = keras.layers.Dense(units, "tanh")
+
+    def build(self, shape):
+        self.dense.build(shape)
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    def get_config(self):
+        return super().get_config() | {"units": self.units}
+
+
+class Own(keras.Model):
+    """A model that is a class, has its own training step, and has no weights before it is built."""
+
+    def __init__(self, outputs, units=8, **kwargs):
+        super().__init__(**kwargs)
+        self.count, self.units = outputs, units
+        self.wide, self.end = Wide(units), keras.layers.Dense(outputs)
+
+    def call(self, inputs):
+        return self.end(self.wide(inputs))
+
+    def get_config(self):
+        return super().get_config() | {"outputs": self.count, "units": self.units}
+
+
+def own(outputs, **params):
+    """A model of a class, with parameters by any name."""
+    return Own(outputs, **params)
+
+
+def two_softmax_outputs(learning_rate=0.01):
+    """A compiled model for two classes with an output for each class. Its optimizer has a schedule, and clips gradients."""
+    model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(2, "softmax")])
+    rate = keras.optimizers.schedules.CosineDecay(learning_rate, 100)
+    model.compile(keras.optimizers.AdamW(rate, clipnorm=1.0), "sparse_categorical_crossentropy")
+    return model
+
+
+def with_lambda(outputs):
+    """A model that Keras does not load, because a lambda can run any code."""
+    return keras.Sequential([keras.layers.Lambda(lambda x: 2 * x), keras.layers.Dense(outputs)])
+
+
+class Forgetful(keras.layers.Layer):
+    """A layer that forgets its argument when Keras saves it."""
+
+    def __init__(self, factor=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.factor = factor
+
+    def call(self, inputs):
+        return self.factor * inputs
+
+    def get_config(self):
+        return {"name": self.name}
+
+
+def forgetful(outputs):
+    return keras.Sequential([Forgetful(3.0), keras.layers.Dense(outputs)])
+
+
+def no_probabilities():
+    """A compiled model whose outputs are logits, while its loss expects probabilities."""
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "binary_crossentropy")
+    return model
+
+
+def three_outputs():
+    return keras.Sequential([keras.layers.Dense(3)])
+
+
+def no_model():
+    return 3

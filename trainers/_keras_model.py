@@ -1,0 +1,188 @@
+"""Build a Keras model with the user's function, save it, load it, and turn its outputs into predictions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sweeps.core import references
+from sweeps.core.suggestions import did_you_mean
+from sweeps.trainers import require_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NETWORK, DESCRIPTION = "model.keras", "model.json"
+BLOCK = 64  # number of rows that a loaded model predicts at once
+ROWS_AT_ONCE = 16_384  # rows that are predicted at once in training, so that a wide layer over a large table does not fill the memory
+
+
+def import_keras(framework: str) -> Any:
+    """Import Keras with a framework, and return the module `keras`.
+
+    Keras reads the environment variable `KERAS_BACKEND` when it is imported. If this process has already imported Keras with another
+    framework, Keras keeps that framework.
+
+    Args:
+        framework: "torch" or "tensorflow".
+    """
+    before = os.environ.get("KERAS_BACKEND")
+    os.environ["KERAS_BACKEND"] = framework
+    try:
+        return importlib.import_module("keras")
+    finally:
+        del os.environ["KERAS_BACKEND"]
+        if before is not None:
+            os.environ["KERAS_BACKEND"] = before
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is needed to load a network and to turn its outputs into predictions.
+
+    Attributes:
+        framework: The framework that trained the network: "torch" or "tensorflow".
+        model: The user's function that made the network, as `module:attr`.
+        columns: Names of the features, in the order of the network's inputs.
+        task: "binary", "multiclass" or "regression".
+        logits: True if the outputs for a classification are logits, not probabilities.
+        mean: For a regression, the mean of the target. The network predicts `(target - mean) / std`.
+        std: For a regression, the standard deviation of the target.
+    """
+
+    framework: str
+    model: str
+    columns: tuple[str, ...]
+    task: str
+    logits: bool = False
+    mean: float = 0.0
+    std: float = 1.0
+
+    def save(self, network: Any, folder: Path) -> None:
+        """Write the network and this description into a folder."""
+        network.save(folder / NETWORK)
+        (folder / DESCRIPTION).write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def of(cls, folder: Path) -> Description:
+        """Read the description that `save` wrote."""
+        stored = json.loads((folder / DESCRIPTION).read_text())
+        return cls(**stored | {"columns": tuple(stored["columns"])})
+
+    def load(self, folder: Path) -> Any:
+        """Load the network that `save` wrote, onto the CPU. The network is not compiled.
+
+        Layers and functions that the module of `model` defines need no registration with Keras.
+        """
+        keras = import_keras(self.framework)
+        references.resolve(self.model)
+        custom = vars(sys.modules[references.parse(self.model)[0]])
+        with keras.device("cpu"):
+            return keras.saving.load_model(folder / NETWORK, {k: v for k, v in custom.items() if callable(v)}, compile=False)
+
+    def predictions(self, outputs: np.ndarray) -> np.ndarray:
+        """Turn outputs of the network, shape (n, k) or (n,), into predictions in the format of `Model.predict`."""
+        outputs = outputs.astype(np.float64).reshape(len(outputs), -1)
+        if self.task == "regression":
+            return outputs[:, 0] * self.std + self.mean
+        if outputs.shape[1] == 1:
+            return 1 / (1 + np.exp(-outputs[:, 0])) if self.logits else outputs[:, 0]
+        if self.logits:
+            powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+            outputs = powers / powers.sum(axis=1, keepdims=True)
+        return outputs if self.task == "multiclass" else outputs[:, 1]
+
+    def target(self, y: np.ndarray) -> np.ndarray:
+        """Convert labels to the values that the network learns: class codes, or standardized numbers for a regression."""
+        return ((y - self.mean) / self.std).astype(np.float32) if self.task == "regression" else y
+
+
+def predict(network: Any, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.ndarray:
+    """Return the outputs of a network for features of shape (n, columns).
+
+    Args:
+        network: The Keras model.
+        x: The features, float32 of shape (n, columns), n > 0.
+        rows: Number of rows to predict at once.
+    """
+    return np.concatenate([network.predict_on_batch(x[start : start + rows]) for start in range(0, len(x), rows)])
+
+
+class Model:
+    """A trained network on a CPU."""
+
+    def __init__(self, description: Description, network: Any):
+        self.description, self.network = description, network
+
+    def predict(self, features: pd.DataFrame) -> np.ndarray:
+        """Predict prepared rows.
+
+        Returns:
+            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
+            values of a regression, shape (n,).
+        """
+        inputs = to_inputs(features[list(self.description.columns)])
+        return self.description.predictions(self.outputs(inputs))[: len(inputs)]
+
+    def outputs(self, x: np.ndarray) -> np.ndarray:
+        """Return the outputs of the network for features of shape (n, columns), and for rows of zeros after them.
+
+        The rounding of a matrix product depends on its number of rows. Therefore rows are predicted in blocks of `BLOCK` rows, and the
+        outputs for a row do not depend on the number of rows.
+        """
+        import keras
+
+        blocks = max(1, -(-len(x) // BLOCK))
+        with keras.device("cpu"):
+            return predict(self.network, np.pad(x, ((0, blocks * BLOCK - len(x)), (0, 0))), BLOCK)
+
+
+def to_inputs(features: pd.DataFrame) -> np.ndarray:
+    """Return prepared features as float32 of shape (n, columns). Missing values become 0.
+
+    Raises:
+        ValueError: A column is not numeric.
+    """
+    require_numbers(features)
+    values: np.ndarray = features.to_numpy(np.float32, na_value=np.nan)
+    filled: np.ndarray = np.nan_to_num(values, nan=0.0, posinf=None, neginf=None)
+    return filled
+
+
+def arguments_of(
+    function: Callable[..., Any], ref: str, given: Mapping[str, Any], params: Mapping[str, Any], others: Collection[str]
+) -> dict[str, Any]:
+    """Return the arguments with which the user's function is called.
+
+    Args:
+        function: The user's function.
+        ref: The function as `module:attr`, for messages.
+        given: Arguments that the trainer knows. Those that the function does not take are left out.
+        params: The trial's `params`.
+        others: Names in `params` that are parameters of the trainer. The function gets those that it names.
+
+    Raises:
+        ValueError: `params` has a name that neither the trainer nor the function takes, or lacks an argument that the function requires.
+    """
+    known = inspect.signature(function).parameters
+    takes = {name for name, each in known.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    any_name = any(each.kind is each.VAR_KEYWORD for each in known.values())
+    wanted = {name: value for name, value in params.items() if name in takes or (any_name and name not in others)}
+    if unknown := params.keys() - wanted.keys() - set(others):
+        name = min(unknown)
+        valid = [*takes - given.keys(), *others]
+        raise ValueError(f"params.{name} is neither an argument of `{ref}` nor a parameter of the trainer; {did_you_mean(name, valid)}")
+    arguments = {name: value for name, value in given.items() if name in takes} | wanted
+    required = [name for name in takes if known[name].default is inspect.Parameter.empty]
+    if missing := [name for name in required if name not in arguments]:
+        raise ValueError(f"`{ref}` requires the arguments {', '.join(sorted(missing))}; give each as `params.NAME`, or give it a default")
+    return arguments

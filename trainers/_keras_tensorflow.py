@@ -1,0 +1,78 @@
+"""What a Keras model needs from TensorFlow: threads, seeds, batches in a repeatable order, and the mean of the gradients of all ranks.
+
+`fit` of Keras 3 does not work with TensorFlow's `MultiWorkerMirroredStrategy` (keras-team/keras#20585). Therefore, torch's process group
+averages the gradients, as for PyTorch. The workers then join no TensorFlow cluster, and can train the next trial.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sweeps.trainers._keras_ranks import Ranks
+
+
+def set_threads(threads: int) -> None:
+    """Set the number of threads that one operation uses. Only the first trial of a process can set this number."""
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started its threads
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+
+
+def set_seed(seed: int) -> None:
+    """Seed the random numbers of TensorFlow."""
+    tf.random.set_seed(seed)
+
+
+class Batches:
+    """The training rows of this rank, in an order that each epoch draws anew.
+
+    Args:
+        x: Features, float32 of shape (n, columns).
+        y: Labels, shape (n,).
+        size: Number of rows of a batch. The last batch of an epoch may be smaller.
+
+    Attributes:
+        arguments: Arguments of `keras.Model.fit`.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, size: int):
+        self._seed = tf.Variable([0, 0], dtype=tf.int64, trainable=False)
+        inputs, labels = tf.constant(x), tf.constant(y)
+
+        def epoch(_: tf.Tensor) -> tf.data.Dataset:
+            order = tf.random.experimental.stateless_shuffle(tf.range(len(x)), self._seed)
+            return tf.data.Dataset.from_tensor_slices(order).batch(size)
+
+        batches = tf.data.Dataset.range(1).flat_map(epoch)
+        rows = batches.map(lambda order: (tf.gather(inputs, order), tf.gather(labels, order)))
+        rows = rows.apply(tf.data.experimental.assert_cardinality(-(-len(x) // size)))
+        self.arguments: dict[str, Any] = {"x": rows.prefetch(tf.data.AUTOTUNE), "shuffle": False}  # else `fit` warns
+
+    def start_epoch(self, seed: int) -> None:
+        """Choose the order of the rows of the next epoch. The same seed gives the same order."""
+        self._seed.assign([seed, 0])
+
+
+def average_gradients(optimizer: Any, ranks: Ranks) -> None:
+    """Make an optimizer of Keras apply the mean of the gradients of all ranks.
+
+    Args:
+        optimizer: The optimizer of a compiled model.
+        ranks: The ranks of the trial.
+    """
+    apply = optimizer.apply
+
+    def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
+        given = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+        total = tf.concat([tf.reshape(gradient, [-1]) for gradient in given], 0)  # one message for all gradients
+        mean = tf.ensure_shape(tf.numpy_function(ranks.mean, [total], total.dtype), total.shape)
+        parts = iter(tf.split(mean, [gradient.shape.num_elements() for gradient in given]))
+        shapes = iter(given)
+        averaged = [None if each is None else tf.reshape(next(parts), next(shapes).shape) for each in gradients]
+        return apply(averaged, variables)
+
+    optimizer.apply = apply_mean

@@ -1,0 +1,61 @@
+"""What a Keras model needs from PyTorch: threads, seeds, batches in a repeatable order, and the mean of the gradients of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from sweeps.trainers._keras_ranks import Ranks
+
+
+def set_threads(threads: int) -> None:
+    """Set the number of threads that one operation uses."""
+    torch.set_num_threads(threads)
+
+
+def set_seed(seed: int) -> None:
+    """Seed the random numbers of PyTorch."""
+    torch.manual_seed(seed)
+
+
+class Batches:
+    """The training rows of this rank, in an order that each epoch draws anew.
+
+    Args:
+        x: Features, float32 of shape (n, columns).
+        y: Labels, shape (n,).
+        size: Number of rows of a batch. The last batch of an epoch may be smaller.
+
+    Attributes:
+        arguments: Arguments of `keras.Model.fit`.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, size: int):
+        self.arguments: dict[str, Any] = {"x": x, "y": y, "batch_size": size, "shuffle": True}
+
+    def start_epoch(self, seed: int) -> None:
+        """Choose the order of the rows of the next epoch. The same seed gives the same order."""
+        torch.manual_seed(seed)  # the order is drawn from PyTorch's generator
+
+
+def average_gradients(optimizer: Any, ranks: Ranks) -> None:
+    """Make an optimizer of Keras apply the mean of the gradients of all ranks.
+
+    Args:
+        optimizer: The optimizer of a compiled model.
+        ranks: The ranks of the trial.
+    """
+    apply = optimizer.apply
+
+    def apply_mean(gradients: Sequence[torch.Tensor | None], variables: Any = None) -> Any:
+        given = [gradient for gradient in gradients if gradient is not None]
+        mean = torch.cat([gradient.reshape(-1) for gradient in given])  # one message for all gradients
+        torch.distributed.all_reduce(mean)
+        parts = iter(torch.split(mean / ranks.world, [gradient.numel() for gradient in given]))
+        averaged = [None if each is None else next(parts).reshape(each.shape).to(each.dtype) for each in gradients]
+        return apply(averaged, variables)
+
+    optimizer.apply = apply_mean
