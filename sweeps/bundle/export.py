@@ -21,9 +21,10 @@ from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
 from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, complete_trial_id, format_trial_id
-from sweeps.core.trust import UnreadableFile
+from sweeps.core.trust import UnreadableFile, refuse_unsigned
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.space import Space
+from sweeps.space.trainer_definition import definition_of
 from sweeps.study import record
 from sweeps.study.study_store import StudyStore
 
@@ -108,6 +109,7 @@ def export_trial(
     description = exported.best if step == result.best_step else describe_recorded(study_store, number, step)
     store = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
+        refuse_unsigned(source, definition_of(references.parse(space.trainer.load)[0], roots).pickles, trust)
         return _write_bundle(exported, study_store.trial(number), step, description, folder, space, source, target, roots, refitted, store)
     except UnreadableFile as e:
         return replace(exported, error=e)
@@ -164,7 +166,8 @@ def _write_bundle(
     notes, best = exported.notes, dict(exported.best)
     if fitted is not None and (test := store.load_test(trial.data)) is not None:
         metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
-        best["test"], note = score_test(metric, info.task, test[1], _predict(trial, load, source, fitted.transform(test[0])))
+        method = "decision_function" if metrics.needs(metric, info.task) == "scores" else "predict"
+        best["test"], note = score_test(metric, info.task, test[1], _predict(trial, load, source, fitted.transform(test[0]), method))
         notes = (*notes, note) if note else notes
     training = description | {
         "test": best["test"],
@@ -223,14 +226,22 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
     return value, None
 
 
-def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
+def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame, method: str = "predict") -> Any:
     """Predict rows with the model of a checkpoint.
 
+    Args:
+        trial: the trial.
+        load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
+        source: the checkpoint's folder.
+        rows: the prepared rows.
+        method: the model's method to call. `predict` is called instead if the model has no such method.
+
     Raises:
-        BundleError: the user's `load` raised an error, or `predict` of the loaded model raised an error.
+        BundleError: the user's `load` raised an error, or the method of the loaded model raised an error.
     """
     try:
-        return references.resolve(load)(str(source)).predict(rows)
+        model = references.resolve(load)(str(source))
+        return getattr(model, method, model.predict)(rows)
     except Exception as e:
         raise BundleError(
             f"trial {trial.id} cannot be exported: `{load}`, or the model that it returned, raised {type(e).__name__}: {e}"

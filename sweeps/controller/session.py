@@ -355,6 +355,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         goal="minimize" if objectives.minimize else "maximize",
         asked=objectives.reported_metrics,
         max_t=scheduler.max_t,
+        sweep_max_t=None if space.data.folds else scheduler.max_t,
         rungs=rungs,
         milestones=rungs if scheduler.needs_checkpoint else range(0),
         trial_timeout=space.limits.trial_timeout,

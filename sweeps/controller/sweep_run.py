@@ -16,7 +16,7 @@ from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.conclusion import Conclusion
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
-from sweeps.core import crash_cleanup, logging_setup, provenance
+from sweeps.core import crash_cleanup, logging_setup, provenance, references
 from sweeps.core.atomic_files import write_text
 from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
@@ -25,12 +25,14 @@ from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import auto_concurrency
 from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
-from sweeps.core.sweep_folder import RESULT, SweepFolder
+from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_special_files
+from sweeps.core.trust import refuse_unsigned
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes
 from sweeps.search.plugins import scheduler_of
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of, save_limits
+from sweeps.space.trainer_definition import definition_of
 from sweeps.study import budgets, repeats
 from sweeps.study import storage as storages
 from sweeps.tracking import MlflowTracker, TrackerHub
@@ -91,6 +93,9 @@ class SweepRun:
 
         Returns:
             The result that an earlier process saved, if there are no more trials to run. None if `run` must be called.
+
+        Raises:
+            UntrustedFile: A trial would continue from a checkpoint with a pickle that this user's key has not signed.
         """
         with logging_setup.redirect_to_file(self.folder / "sweep.log"):
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
@@ -101,11 +106,20 @@ class SweepRun:
             if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
                 return self._earlier_result(search, earlier, limit)
             self._earlier_front = frozenset(int(trial["trial"]) for trial in earlier.get("front") or ())
+        self._refuse_unsigned_checkpoints(search)
         if ended:
             log.warning("ended %d Ray processes that an earlier run of this sweep had left behind", ended)
         self._began = time.time() - search.store.spent
         crash_cleanup.remove_partial_files(self.folder, search.store.checkpoints())
         return None
+
+    def _refuse_unsigned_checkpoints(self, search: SearchLoop) -> None:
+        """Raise an error if an interrupted or paused trial would continue from a checkpoint that is not trusted."""
+        pickles = definition_of(references.parse(self.space.trainer.loop)[0], roots_of(self.space)).pickles
+        for number in (*search.interrupted, *search.view.paused) if pickles else ():
+            if (checkpoint := search.store.live_trial(number).checkpoint) is not None:
+                refuse_special_files(Path(checkpoint.path))
+                refuse_unsigned(Path(checkpoint.path), pickles, self.trust)
 
     def _earlier_result(self, search: SearchLoop, earlier: dict[str, Any], limit: str | None) -> SweepResult:
         """Return the saved result with a note that no trials are left. Send MLflow the data that its server did not receive.

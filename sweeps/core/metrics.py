@@ -60,6 +60,12 @@ def find(metric: str, task: str | None) -> Metric | None:
     return known if known is not None and task in known.tasks else None
 
 
+def needs(metric: str, task: str | None) -> Input | None:
+    """Return what a metric needs from the model of a classification, see `Metric.needs`; None if there is no such metric for the task."""
+    known = find(metric, task)
+    return None if known is None else known.needs
+
+
 def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray) -> float | None:
     """Compute a metric of a model's predictions.
 

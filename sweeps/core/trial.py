@@ -215,7 +215,10 @@ class Current:
         metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, this is
             the first metric of a constraint that is not a cost. None if there is no such metric.
         goal: "minimize" or "maximize". This is the goal for `metric`.
-        max_t: The step at which the scheduler ends the trial; None if the scheduler has no such step.
+        max_t: The step at which the scheduler ends the trial; None if the scheduler has no such step. When a trial is trained again by
+            `sweeps export --refit`, this is the step of the trial's best model.
+        sweep_max_t: The step at which the scheduler of the sweep ends trials, also when a trial is trained again. A loop that divides its
+            training by this number makes the same steps in both cases. None if the scheduler has no such step.
         threads: Number of CPUs of this worker, at least 1.
         check: Up to 32 prepared rows of `valid`, without the label; None if the space names no data. The loop passes the model's
             predictions for these rows to `note_checkpoint`. An exported bundle must make the same predictions from the raw form of these
@@ -247,6 +250,7 @@ class Current:
     asked: tuple[str, ...] = ()
     milestones: range | frozenset[int] = range(0)
     keep_last: bool = False
+    sweep_max_t: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
     roots: tuple[Path, ...] = ()
     final: dict[str, float] = field(default_factory=dict)

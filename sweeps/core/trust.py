@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from sweeps.core.errors import InputError, Problem
@@ -137,3 +138,19 @@ def read(file: Path, trust: bool = False) -> bytes:
         )
         raise UntrustedFile(Problem(str(file), text))
     return data
+
+
+def refuse_unsigned(folder: Path, names: Iterable[str], trust: bool) -> None:
+    """Raise an error if files in a folder, such as pickles in a checkpoint, are not signed with this user's key.
+
+    Args:
+        folder: The folder.
+        names: Names of the files. A file that does not exist is ignored.
+        trust: True to accept files without a valid signature.
+
+    Raises:
+        UntrustedFile: See `read`.
+    """
+    for name in names:
+        if not trust and (folder / name).exists():
+            read(folder / name)

@@ -25,6 +25,8 @@ class Job:
         asked: Metrics that loops must report: the metrics of all objectives and constraints. Costs are left out, because sweeps measures
             them itself.
         max_t: Step at which every trial ends; None for no limit.
+        sweep_max_t: Step at which the scheduler of the sweep ends every trial. It differs from `max_t` when a trial is trained again. None
+            for no limit, and for a cross-validation, because its steps are folds.
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
         milestones: Perturbation steps of PBT; empty without PBT. At such a step, the pool asks the driver only after every rank has
@@ -55,6 +57,7 @@ class Job:
     asked: tuple[str, ...] = ()
     milestones: range | frozenset[int] = range(0)
     keep_last: bool = False
+    sweep_max_t: int | None = None
     retry_on: tuple[str, ...] = (LOST,)
     tracking: str | None = field(default=None, repr=False)  # The URI may contain a password.
     keep_latest: int = 1

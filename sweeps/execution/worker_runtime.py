@@ -237,6 +237,7 @@ class WorkerRuntime:
             metric=self.job.metric,
             goal=self.job.goal,
             max_t=self.job.max_t,
+            sweep_max_t=self.job.sweep_max_t,
             threads=max(1, math.floor(dict(assignment.trial.shape.per_worker).get("CPU", 1))),
             check=cache.check,
             asked=self.job.asked,

@@ -7,10 +7,6 @@ from collections.abc import Iterable, Mapping
 from sweeps.core.suggestions import did_you_mean
 
 _LOOP = 'write a loop, as docs/how-to/own-loop.md shows, and name the loop: trainer: {loop: "my_loop:train_func", backend: %s}'
-SKLEARN_LOOP = (
-    'write a loop that fits the estimator, as docs/how-to/own-loop.md shows under "Use scikit-learn", '
-    'and name the loop: trainer: {loop: "forest:train_func"}'
-)
 # An encoder that returns no missing values.
 UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}'
 
@@ -70,7 +66,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         _LOOP % "torch": "lightning transformers huggingface",
         "take `keras`, or " + _LOOP % "tensorflow": "tensorflow",
         _LOOP % "jax": "jax flax",
-        SKLEARN_LOOP: "sklearn scikit-learn random_forest",
+        'name the estimator, such as trainer: "sklearn.ensemble:RandomForestClassifier"': "scikit-learn random_forest",
     },
     "trainer": {
         "loop": "function func fn train_func train_loop_per_worker",

@@ -5,6 +5,7 @@
         "backend": "torch",                 # the process group of its ranks, as for the key `trainer.backend`; the default is none
         "load": "load",                     # the function that loads a checkpoint's model; if absent, a sweep writes no bundle
         "resume_files": ["latest.pt"],      # files of a checkpoint that only a resumed training needs; a bundle omits these files
+        "pickles": ["model.pkl"],           # files of a checkpoint that the loop signs, because reading them can run code
         "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."}},
         "additional_parameters": False,     # True to allow other parameters; the default is False if there are `parameters`, else True
         "metrics": {"binary": ["valid-logloss"]},  # for each task: the metrics that the loop can report
@@ -65,6 +66,8 @@ class TrainerDefinition:
         backend: The process group that the ranks need.
         load: Name of the module's function that loads a checkpoint's model. None if the literal names no such function.
         resume_files: Names of files in a checkpoint that only a resumed training needs. A bundle omits these files.
+        pickles: Names of files in a checkpoint that can run code when they are read. The loop signs these files with
+            `sweeps.core.trust.sign`. `resume` and `export` refuse a checkpoint with such a file that this user's key has not signed.
         parameters: JSON Schema of each parameter, by the parameter's name; see `parameter_schema`.
         additional_parameters: True if `space.params` may also have parameters that `parameters` does not name.
         metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both metrics.
@@ -88,6 +91,7 @@ class TrainerDefinition:
     backend: Backend = "none"
     load: str | None = None
     resume_files: tuple[str, ...] = ()
+    pickles: tuple[str, ...] = ()
     parameters: Mapping[str, Fragment] = field(default_factory=dict)
     additional_parameters: bool = False
     metrics: Mapping[Task, tuple[str, ...]] = field(default_factory=dict)

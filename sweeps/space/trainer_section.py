@@ -18,11 +18,12 @@ from sweeps.space.nodes import Mark, Node
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems, check, report_domains
 from sweeps.space.section_models import LoopKeys, TrainerKeys, TrainerSpec
-from sweeps.space.synonyms import SKLEARN_LOOP, suggest
+from sweeps.space.synonyms import suggest
 from sweeps.space.trainer_definition import NAME, TrainerDefinition, definition_of, has_definition
 
 PACKAGE = "sweeps.trainers"
-# Libraries whose classes are estimators with a method `fit`. Some users write such a class in place of a training loop.
+# Libraries whose classes are estimators with a method `fit`, not training loops. For scikit-learn, `trainer: "sklearn.svm:SVC"` is short
+# for `trainer: {estimator: "sklearn.svm:SVC"}`.
 ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 
@@ -73,6 +74,8 @@ class TrainerSection:
         if node.value is None:
             text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
             self.problems.add(at, "trainer", text)
+        elif isinstance(node.value, str) and node.value.startswith("sklearn.") and self._is_estimator(node.value):
+            return self._from_selecting_option(Node({"estimator": node}, node.mark), at)
         elif isinstance(node.value, str):
             return self._from_keys(node, Node({}, node.mark), at)
         elif not node.is_map:
@@ -264,11 +267,13 @@ class TrainerSection:
     def _reference_problem(self, ref: str, key: str) -> str | None:
         """Return what is wrong with the reference in `trainer.loop` or `trainer.load`; None if no problem was found."""
         if key == "loop" and not self.started and self._is_estimator(ref):
-            return f"`{ref}` is not a training loop; {SKLEARN_LOOP}"
+            return f'`{ref}` is an estimator, not a training loop; write trainer: {{estimator: "{ref}"}}'
         return references.problem(ref, self.roots)
 
     def _is_estimator(self, ref: str) -> bool:
         """Return True if a reference names something in an installed library of estimators, such as scikit-learn, not a training loop."""
+        if ":" not in ref:
+            return False
         package = ref.partition(":")[0].split(".")[0]
         path = references.source_of(package, self.roots) if package in ESTIMATORS else None
         return path is not None and is_library_file(path)

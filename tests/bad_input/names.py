@@ -101,17 +101,34 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "its ranks need torch's process group",
         ),
         line(
-            "a scikit-learn estimator as the trainer",
+            "an unknown estimator of scikit-learn",
+            'trainer: "sklearn.ensemble:RandomForestClasifier"',
+            "1:10: trainer.estimator: `sklearn.ensemble:RandomForestClasifier`: `sklearn.ensemble` has no `RandomForestClasifier`; "
+            "did you mean `RandomForestClassifier`?",
+        ),
+        line(
+            "an estimator of another library as the trainer",
+            'trainer: "xgboost:XGBClassifier"',
+            "1:10: trainer: `xgboost:XGBClassifier` is an estimator, not a training loop; write trainer: {estimator: "
+            '"xgboost:XGBClassifier"}',
+        ),
+        line(
+            "the trainer of scikit-learn without an estimator",
+            "trainer: sklearn",
+            "1:1: trainer.estimator: is required by `sklearn`; give a class of estimators, an estimator, or a function that returns "
+            "an estimator, such as `sklearn.svm:SVC`",
+        ),
+        line(
+            "a bare name of an estimator",
+            "trainer: random_forest",
+            "1:10: trainer: `random_forest` is neither a built-in trainer nor a mapping {loop: module:attr}; name the estimator, such as "
             'trainer: "sklearn.ensemble:RandomForestClassifier"',
-            "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that fits the estimator, as "
-            'docs/how-to/own-loop.md shows under "Use scikit-learn", and name the loop: trainer: {loop: "forest:train_func"}',
         ),
         line(
             "a scikit-learn estimator as the loop",
             'trainer: {loop: "sklearn.ensemble:RandomForestClassifier", backend: torch}',
-            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that "
-            "fits the estimator, as "
-            'docs/how-to/own-loop.md shows under "Use scikit-learn", and name the loop: trainer: {loop: "forest:train_func"}',
+            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is an estimator, not a training loop; write trainer: "
+            '{estimator: "sklearn.ensemble:RandomForestClassifier"}',
         ),
         line(
             "an unknown module",

@@ -95,3 +95,12 @@ def test_a_named_key_that_will_not_do_is_refused_with_its_place(signed, tmp_path
         assert refused.value.problems[0].place == trust.KEY_FILE
     named.unlink()
     assert not named.exists(), "a key that is named is never made"
+
+
+def test_files_of_a_folder_are_refused_if_one_of_them_is_not_signed(signed, tmp_path):
+    names = (signed.name, "missing.pkl")
+    trust.refuse_unsigned(tmp_path, names, trust=False)
+    (tmp_path / "missing.pkl").write_bytes(b"a stranger's")
+    with pytest.raises(trust.UntrustedFile, match=r"missing\.pkl: has no signature"):
+        trust.refuse_unsigned(tmp_path, names, trust=False)
+    trust.refuse_unsigned(tmp_path, names, trust=True)

@@ -153,7 +153,7 @@ def test_our_trainers_describe_every_parameter():
     for name in trainer_names():
         definition = definition_of(f"sweeps.trainers.{name}")
         assert not definition.constants and definition.load == (None if name == "command" else "load")
-        assert definition.checkpoint_bytes or name in ("command", "keras", "torch"), "only the user's own code may save anything"
+        assert definition.checkpoint_bytes or name in ("command", "keras", "sklearn", "torch"), "only the user's own code may save anything"
         for parameter, fragment in definition.parameters.items():
             assert fragment_problem(fragment) is None and fragment["description"], parameter
 

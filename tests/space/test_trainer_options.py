@@ -138,3 +138,34 @@ def test_the_schema_allows_a_trainer_with_its_options():
     assert validator.is_valid(valid | {"trainer": {"name": "xgboost", "reuse": "never"}, "space": {"params": {"eta": 0.1}}})
     assert not validator.is_valid(valid | {"trainer": {"name": "xgboost"}, "space": {"params": {"etaa": 0.1, "eta": "x"}}})
     assert not validator.is_valid(valid | {"trainer": {"name": "xgboost", "no_option": 1}})
+
+
+ESTIMATOR = "sklearn.ensemble:RandomForestClassifier"
+
+
+@pytest.mark.parametrize("trainer", [f'"{ESTIMATOR}"', f'{{estimator: "{ESTIMATOR}"}}', f'{{name: sklearn, estimator: "{ESTIMATOR}"}}'])
+def test_an_estimator_of_scikit_learn_is_a_trainer(tmp_path, trainer):
+    space = load(written(tmp_path, trainer))
+    assert space.trainer.name == "sklearn" and space.trainer.loop == "sweeps.trainers.sklearn:train_func"
+    assert space.trainer.references == (ESTIMATOR,)
+    assert space.trainer.options == {"estimator": ESTIMATOR, "steps": None, "batch_size": None, "report": "asked"}
+
+
+def test_an_estimator_of_the_user_is_a_trainer(tmp_path):
+    trainer = load(written(tmp_path, '{estimator: "nets:make", steps: 3}')).trainer
+    assert (trainer.name, trainer.references, trainer.options["steps"]) == ("sklearn", ("nets:make",), 3)
+
+
+def test_a_users_folder_named_sklearn_is_not_scikit_learn(tmp_path):
+    (tmp_path / "sklearn").mkdir()
+    (tmp_path / "sklearn" / "ensemble.py").write_text("def train(config): ...\n")
+    (tmp_path / "sklearn" / "__init__.py").touch()
+    (text,) = problems(written(tmp_path, '"sklearn.ensemble:train"'))
+    assert "`sklearn.ensemble:train` is a loop, not a trainer's name" in text
+
+
+def test_an_estimator_trains_on_one_worker(tmp_path):
+    assert problems(written(tmp_path, f'"{ESTIMATOR}"', workers="2")) == [
+        "space.yaml:5:18: space.scaling: `sklearn` trains on at most 1 worker, but the space has trials with 2 workers; "
+        "set num_workers to 1"
+    ]

@@ -1,0 +1,253 @@
+"""Build estimators with scikit-learn's interface, and train them in steps."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import parallel_config
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+from threadpoolctl import ThreadpoolController
+
+from sweeps.core import references
+from sweeps.core.suggestions import did_you_mean
+from sweeps.core.trial import Current
+
+STEPS = 10  # default number of steps of a trial without a scheduler
+GROWING = ("n_estimators", "max_iter")
+HIST_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+
+
+def build(reference: str, params: Mapping[str, Any], cur: Current) -> Any:
+    """Return a new estimator.
+
+    If the estimator has the parameters `random_state` and `n_jobs`, at any depth, and neither `params` nor the user's code sets them, they
+    get the seed and the number of threads of the trial.
+
+    Args:
+        reference: The estimator as `module:attr`: a class, a function that returns an estimator, or an estimator, which is cloned.
+        params: Arguments of the class or the function, and parameters that `set_params` accepts, such as `clf__C`.
+        cur: The trial.
+
+    Raises:
+        ValueError: The estimator has no such parameter, lacks `fit` or `predict`, or does not fit the task.
+    """
+    source = references.resolve(reference)
+    accepted = inspect.signature(source).parameters if callable(source) else {}
+    anything = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
+    given = {name: params[name] for name in params if name in accepted or (anything and "__" not in name)}
+    defaults = {"random_state": cur.seed, "n_jobs": cur.threads}
+    if callable(source):
+        arguments = {name: value for name, value in defaults.items() if name in accepted} | given
+        estimator = source(**{name: _integer(accepted.get(name), value) for name, value in arguments.items()})
+    else:
+        estimator = clone(source)
+    _require_task(estimator, reference, str(cur.task))
+    known = parameters_of(estimator)
+    for name in params.keys() - given.keys() - known.keys():
+        raise ValueError(f"params.{name} is not a parameter of `{reference}`; {did_you_mean(name, {**accepted, **known})}")
+    unset = {name: name.rpartition("__")[2] for name, value in known.items() if value is None and name not in params}
+    rest = {name: defaults[last] for name, last in unset.items() if last in defaults}
+    rest |= {name: value for name, value in params.items() if name not in given}
+    if rest:
+        estimator.set_params(**rest)
+    return estimator
+
+
+def parameters_of(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator and of the estimators inside it, such as `clf__C`. {} if it has no `get_params`."""
+    return dict(estimator.get_params()) if hasattr(estimator, "get_params") else {}
+
+
+def _integer(parameter: inspect.Parameter | None, value: Any) -> Any:
+    """Convert a float such as 6.0 to an integer if the parameter's default is an integer. A domain such as `quniform` samples floats."""
+    default = parameter.default if parameter is not None else None
+    whole = isinstance(default, int) and not isinstance(default, bool) and isinstance(value, float) and value.is_integer()
+    return int(value) if whole else value
+
+
+def _require_task(estimator: Any, reference: str, task: str) -> None:
+    """Raise a ValueError if an object is not an estimator that can be trained for a task."""
+    for method in ("fit", "predict"):
+        if not callable(getattr(estimator, method, None)):
+            kind = f"`{reference}` is a {type(estimator).__name__}" if not callable(estimator) else f"`{reference}`"
+            raise ValueError(f"trainer.estimator: {kind}, which has no method `{method}`; name a classifier or a regressor")
+    with contextlib.suppress(AttributeError):  # an estimator that does not inherit from `BaseEstimator` need not say what it is
+        if task == "regression" and is_classifier(estimator):
+            raise ValueError(f"trainer.estimator: `{reference}` is a classifier, but the label is for a regression")
+        if task != "regression" and is_regressor(estimator):
+            raise ValueError(f"trainer.estimator: `{reference}` is a regressor, but the label is for a classification")
+
+
+def columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy of a frame in which the values of a column are adjacent in memory, as in every frame that an estimator gets.
+
+    The last bits of a matrix product depend on the order of the values in memory. Without this function, a bundle would predict other bits.
+    """
+    return pd.DataFrame({str(name): frame[name] for name in frame.columns})
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Predict with one thread. The last bits of the sum over a forest's trees depend on the order in which several threads end."""
+    with _controller().limit(limits=1, user_api="blas"), parallel_config(backend="sequential"):
+        yield
+
+
+@functools.cache
+def _controller() -> ThreadpoolController:
+    """Return the controller of the BLAS libraries of this process. Its construction takes some milliseconds."""
+    return ThreadpoolController()
+
+
+class Training:
+    """Training of an estimator in steps.
+
+    The kind of the estimator decides what a step is. In a pipeline, the transformers are fitted once, and the steps train the last
+    estimator.
+
+    | kind | step |
+    |---|---|
+    | "fit" | the whole training with `fit`, which is the only step |
+    | "passes" | one pass over the rows with `partial_fit`, for estimators with a parameter `max_iter` |
+    | "parts" | an equal part of the rows with `partial_fit`, for estimators without a parameter `max_iter` |
+    | "n_estimators", "max_iter" | an equal part of this parameter, with `warm_start` |
+
+    Args:
+        estimator: A new estimator.
+        params: The trial's `params`.
+        steps: Number of steps. None for the default: the number of passes that `max_iter` in `params` sets; else `max_t`, or 10.
+        max_t: The step at which the scheduler ends trials; None if there is no such step.
+        batch_size: Largest number of rows in each call of `partial_fit`. None for all rows.
+        seed: Seed of the trial.
+
+    Attributes:
+        estimator: The estimator.
+        kind: A kind in the table.
+        steps: Number of steps.
+    """
+
+    def __init__(self, estimator: Any, params: Mapping[str, Any], steps: int | None, max_t: int | None, batch_size: int | None, seed: int):
+        self.estimator, self.batch_size, self.seed = estimator, batch_size, seed
+        self.kind, known = _kind(self.last), parameters_of(self.last)
+        prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+        passes = params.get(f"{prefix}max_iter", params.get("max_iter")) if self.kind == "passes" else None
+        self.steps = int(steps or passes or max_t or STEPS)
+        if self.kind in GROWING:
+            self.steps = min(self.steps, known[self.kind])
+        if self.steps == 1 or self.kind == "fit":
+            self.kind, self.steps = "fit", 1
+        self._total = known[self.kind] if self.kind in GROWING else self.steps
+        self._resumed, self._features = False, None
+        if self.kind in ("passes", "parts"):
+            # With an integer, each call of `partial_fit` would shuffle the rows in the same order.
+            seeds = {name: each for name, each in known.items() if name.rpartition("__")[2] == "random_state" and isinstance(each, int)}
+            if seeds:
+                self.last.set_params(**{name: np.random.RandomState(each) for name, each in seeds.items()})
+
+    @property
+    def last(self) -> Any:
+        """The estimator, or the last estimator of a pipeline."""
+        return self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
+
+    def resume(self, estimator: Any, params: Mapping[str, Any], earlier: Mapping[str, Any]) -> None:
+        """Continue with an estimator from a checkpoint. Parameters that have changed, as under PBT, take effect.
+
+        Args:
+            estimator: The estimator as it was after its last step.
+            params: The trial's `params`.
+            earlier: The `params` with which the estimator was trained.
+
+        Raises:
+            ValueError: A parameter has changed that cannot be set with `set_params`.
+        """
+        changed = {name: value for name, value in params.items() if name not in earlier or earlier[name] != value}
+        for name in changed.keys() - parameters_of(estimator).keys():
+            raise ValueError(f"params.{name} cannot change during a trial, because `set_params` does not have it; make it a constant")
+        threads = {name: value for name, value in parameters_of(self.estimator).items() if name.rpartition("__")[2] == "n_jobs"}
+        self.estimator, self._resumed = estimator, True
+        if threads or changed:
+            estimator.set_params(**threads | changed)
+        if changed:  # the optimizer of scikit-learn's neural networks has copies of the parameters; the next step makes a new one
+            vars(self.last).pop("_optimizer", None)
+
+    def run(self, step: int, x: pd.DataFrame, y: np.ndarray, classes: int) -> None:
+        """Train one step.
+
+        Args:
+            step: Number of the step, starting with 1.
+            x: Features.
+            y: Class codes or values, shape (n,).
+            classes: Number of classes; 0 for a regression.
+        """
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "'n_jobs' has no effect", FutureWarning)  # LogisticRegression still has the parameter
+            if self.kind == "fit":
+                self.estimator.fit(x, y)
+                return
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            features = self._transform(x, y)
+            if self.kind in GROWING:
+                self.last.set_params(warm_start=True, **{self.kind: self._size(step)})
+                self.last.fit(features, y)
+                return
+            known = {"classes": np.arange(classes)} if classes else {}
+            for rows in self._batches(step, len(y)):
+                self.last.partial_fit(features.iloc[rows] if hasattr(features, "iloc") else features[rows], y[rows], **known)
+
+    def snapshot(self) -> Any:
+        """Return a copy of the estimator that later steps do not change. The members of an ensemble, which never change, are not copied."""
+        members = [getattr(self.last, name, []) for name in ("estimators_", "_predictors")]
+        shared = {id(member): member for group in members for member in np.ravel(np.asarray(group, dtype=object))}
+        return copy.deepcopy(self.estimator, shared)
+
+    def _transform(self, x: pd.DataFrame, y: np.ndarray) -> Any:
+        """Return the features that the last estimator of a pipeline gets. The transformers are fitted at the start of the trial."""
+        if not isinstance(self.estimator, Pipeline) or len(self.estimator) == 1:
+            return x
+        if self._features is None:
+            transformers = self.estimator[:-1]
+            if not self._resumed:
+                transformers.fit(x, y)
+                self.estimator.steps[:-1] = transformers.steps
+            self._features = transformers.transform(x)
+        return self._features
+
+    def _batches(self, step: int, rows: int) -> list[Any]:
+        """Return the rows of each batch of a step. Their order follows from the seed, so a resumed trial repeats it."""
+        size = self.batch_size or rows
+        if self.kind == "passes" and size >= rows:
+            return [slice(None)]
+        order = np.random.default_rng([self.seed, step if self.kind == "passes" else 0]).permutation(rows)
+        if self.kind == "parts":
+            order = np.array_split(order, self.steps)[step - 1]
+        return [order[start : start + size] for start in range(0, len(order), size)]
+
+    def _size(self, step: int) -> int:
+        """Return the value of the growing parameter for a step."""
+        until = self._total * step // self.steps
+        if self.kind == "max_iter" and not isinstance(self.last, HIST_BOOSTING):
+            return until - self._total * (step - 1) // self.steps  # each fit makes this number of further iterations
+        trained = self.last.n_iter_ if hasattr(self.last, "_predictors") else len(getattr(self.last, "estimators_", ()))
+        return max(until, trained)  # under PBT, `until` may have decreased
+
+
+def _kind(estimator: Any) -> str:
+    """Return how an estimator is trained in several steps; see `Training`."""
+    known = parameters_of(estimator)
+    # scikit-learn refuses `partial_fit` with these two parameters.
+    if hasattr(estimator, "partial_fit") and known.get("class_weight") != "balanced" and known.get("early_stopping") is not True:
+        return "passes" if any(name.rpartition("__")[2] == "max_iter" for name in known) else "parts"
+    if "warm_start" in known and known.get("solver") != "liblinear":  # liblinear ignores `warm_start`
+        return next((name for name in GROWING if isinstance(known.get(name), int)), "fit")
+    return "fit"

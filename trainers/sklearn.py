@@ -1,0 +1,307 @@
+"""Train an estimator of scikit-learn, or any other object with `fit` and `predict`, on one worker.
+
+`trainer: "sklearn.ensemble:RandomForestClassifier"` names an estimator of scikit-learn. `trainer: {estimator: "my_mod:make"}` names any
+class of estimators, an estimator such as a pipeline, or a function that returns an estimator. `params` are the arguments of the class or
+the function, and names that `set_params` accepts, such as `clf__C`. `random_state` and `n_jobs` follow from the trial, unless they are set.
+
+An estimator with `partial_fit` or `warm_start` is trained in steps, and reports after each step; see `Training`. Other estimators report
+once. With `steps: 1`, every estimator is fitted once with its method `fit`.
+
+Every step reports the metrics that objectives and constraints name, measured on valid. If the trial is not stopped, the other usual metrics
+of valid are measured after the last step, for the model of the best step (`Current.report_final`). An estimator without `predict_proba`
+predicts classes, and metrics that need probabilities are refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pickle
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from sweeps import trial
+from sweeps.core import trust
+from sweeps.core.metrics import needs
+from sweeps.trainers import report, require_numbers, require_task
+from sweeps.trainers._best import BestStep
+from sweeps.trainers._estimator import Training, build, columns, one_thread
+from sweeps.trainers._metrics import REPORTED, measure, requested
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+TRAINER: dict[str, Any] = {
+    "loop": "train_func",
+    "load": "load",
+    "resume_files": ["latest.pkl", "params.json", "state.json", "*.mac"],
+    "pickles": ["latest.pkl", "model.pkl"],
+    "needs_label": True,
+    "max_workers": 1,
+    "metrics": {
+        "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc"],
+        "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy"],
+        "regression": ["valid-rmse", "valid-mae"],
+    },
+    "all_metrics": True,
+    "additional_parameters": True,
+    "selected_by": "estimator",
+    "options": {
+        "estimator": {
+            "format": "reference",
+            "description": "a class of estimators, an estimator, or a function that returns an estimator, such as `sklearn.svm:SVC`",
+        },
+        "steps": {
+            "type": "integer",
+            "minimum": 1,
+            "default": None,
+            "description": "Number of steps, if the estimator has `partial_fit` or `warm_start`; 1 to call `fit`. Default: `max_t`, or 10.",
+        },
+        "batch_size": {
+            "type": "integer",
+            "minimum": 1,
+            "default": None,
+            "description": "Number of rows in each call of `partial_fit`. Default: all rows.",
+        },
+        "report": {
+            "enum": ["asked", "all"],
+            "default": "asked",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+        },
+    },
+}
+
+
+def train_func(config: dict[str, Any]) -> None:
+    """Train one estimator. Report every step, and keep the model of the best step.
+
+    Args:
+        config: The trial's `params`: parameters of the estimator.
+
+    Raises:
+        ValueError: The data has no label; or the estimator does not fit the task, has no such parameter, cannot be trained in steps, or
+            does not give the probabilities that a metric needs.
+    """
+    cur = trial.current()
+    task, options = require_task(cur.task), cur.options
+    estimator = build(options["estimator"], config, cur)
+    training = Training(estimator, config, options["steps"], cur.sweep_max_t, options["batch_size"], cur.seed)
+    if training.kind == "fit" and (options["steps"] or 1) > 1:
+        raise ValueError(f"trainer.steps is {options['steps']}, but `{options['estimator']}` cannot be trained in steps; see `Training`")
+    usual = [f"valid-{name}" for name in REPORTED[task] if can_measure(name, task, estimator)]
+    names = requested(cur, usual)
+    _require_outputs(names, task, estimator, options["estimator"])
+    reported = tuple(dict.fromkeys([*names, *usual])) if options["report"] == "all" else names
+    x, y = cur.cached("sklearn.train", functools.partial(_shard, "train", cur))
+    x_valid, y_valid = cur.cached("sklearn.valid", functools.partial(_shard, "valid", cur))
+
+    best = _Best(cur, training, config)
+    done = best.restore()
+    last = min(training.steps, cur.max_t or training.steps)
+    with threadpool_limits(cur.threads):
+        for step in range(done + 1, last + 1):
+            _run(training, step, x, y, len(cur.classes or ()))
+            metrics = _measure(best.model(training.estimator), x_valid, y_valid, reported)
+            best.compare_estimator(step, metrics[names[0]], is_last=step == last)
+            if step == last:  # before `report`, which ends the trial at the scheduler's `max_t`
+                others = [name for name in usual if name not in metrics]
+                cur.report_final(_measure(best.model(best.estimator), x_valid, y_valid, others))
+            due = cur.checkpoint_due(step, last=step == last)
+            report(metrics, functools.partial(best.save, step) if due else None)
+
+
+def can_measure(metric: str, task: str, estimator: Any) -> bool:
+    """Return whether an estimator predicts what a metric needs. The estimator need not be fitted.
+
+    Args:
+        metric: Name of a metric, with or without `valid-`.
+        task: "binary", "multiclass" or "regression".
+        estimator: The estimator.
+    """
+    enough = ("classes", "scores") if hasattr(estimator, "decision_function") else ("classes",)
+    return task == "regression" or hasattr(estimator, "predict_proba") or needs(metric, task) in enough
+
+
+def _require_outputs(names: Collection[str], task: str, estimator: Any, reference: str) -> None:
+    """Raise a ValueError if a metric needs probabilities that the estimator does not predict."""
+    for name in names:
+        if not can_measure(name, task, estimator):
+            raise ValueError(
+                f"`{name}` needs probabilities, but `{reference}` has no `predict_proba`; choose a metric of classes, such as "
+                "`valid-accuracy`, or put the estimator into a CalibratedClassifierCV"
+            )
+
+
+def _run(training: Training, step: int, x: pd.DataFrame, y: np.ndarray, classes: int) -> None:
+    """Train one step; see `Training.run`. If the estimator fails because of text, the error names the columns."""
+    try:
+        training.run(step, x, y, classes)
+    except ValueError as e:
+        if "could not convert string" in str(e):
+            require_numbers(x)
+        raise
+
+
+def _measure(model: Model, x: pd.DataFrame, y: np.ndarray, names: Sequence[str]) -> dict[str, float]:
+    """Measure metrics of valid. Without probabilities, metrics that need an order of the rows use the decision function."""
+    ranked = [] if model.has_probabilities else [name for name in names if needs(name, model.task) == "scores"]
+    others = [name for name in names if name not in ranked]
+    measured = measure(model.task, "valid", y, model.predict(x), others) if others else {}
+    return measured | (measure(model.task, "valid", y, model.decision_function(x), ranked) if ranked else {})
+
+
+def _shard(name: str, cur: trial.Current) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the features and the labels of `train` or `valid`."""
+    import ray.train
+
+    frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
+    label = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
+    return columns(frame.drop(columns=[cur.label])), label
+
+
+def load(folder: str) -> Model:
+    """Load the best model of a checkpoint that `train_func` wrote. This reads a pickle, which can run code."""
+    about = json.loads(Path(folder, "model.json").read_text())
+    return Model(pickle.loads(Path(folder, "model.pkl").read_bytes()), about["task"], about["classes"])
+
+
+class Model:
+    """A trained estimator.
+
+    Args:
+        estimator: The estimator. It must be fitted before it can predict.
+        task: "binary", "multiclass" or "regression".
+        classes: Number of classes; 0 for a regression.
+    """
+
+    def __init__(self, estimator: Any, task: str, classes: int):
+        self.estimator, self.task, self.classes = estimator, task, classes
+
+    def predict(self, features: pd.DataFrame) -> np.ndarray:
+        """Predict prepared rows.
+
+        Args:
+            features: The training columns, in their order.
+
+        Returns:
+            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
+            values of a regression, shape (n,). If the estimator has no `predict_proba`, class codes, an int64 array of shape (n,).
+        """
+        with one_thread():
+            if self.has_probabilities:
+                return self._of_classes(self.estimator.predict_proba(columns(features)), 0.0)
+            predictions = np.asarray(self.estimator.predict(columns(features))).reshape(len(features))
+        return predictions.astype(np.float64 if self.task == "regression" else np.int64)
+
+    def decision_function(self, features: pd.DataFrame) -> np.ndarray:
+        """Return values that rank the rows, for metrics such as the AUC: probabilities, or else values of the decision function.
+
+        Args:
+            features: The training columns, in their order.
+
+        Returns:
+            A float64 array of shape (n,) for two classes, and of shape (n, k) for k classes.
+        """
+        if self.has_probabilities or not hasattr(self.estimator, "decision_function"):
+            return self.predict(features)
+        with one_thread():
+            values = np.asarray(self.estimator.decision_function(columns(features)), np.float64)
+        return self._of_classes(np.column_stack([-values, values]) if values.ndim == 1 else values, values.min(initial=0) - 1)
+
+    @property
+    def has_probabilities(self) -> bool:
+        """True if the estimator predicts probabilities."""
+        return self.task != "regression" and hasattr(self.estimator, "predict_proba")
+
+    def _of_classes(self, values: np.ndarray, absent: float) -> np.ndarray:
+        """Return one column for each class code. Classes that did not occur in training get the value `absent`.
+
+        For two classes, return only the column of the second class.
+        """
+        known = np.asarray(getattr(self.estimator, "classes_", range(values.shape[1]))).astype(np.int64)
+        out = np.full((len(values), self.classes), absent)
+        out[:, known] = values
+        return out[:, 1] if self.task == "binary" else out
+
+
+class _Best(BestStep):
+    """Best step of a training so far, and the estimator of this step.
+
+    Args:
+        cur: The trial.
+        training: The training.
+        params: The trial's `params`.
+    """
+
+    def __init__(self, cur: trial.Current, training: Training, params: dict[str, Any]):
+        super().__init__(cur)
+        self.training, self.params = training, params
+        self._snapshot: Any = None
+
+    @property
+    def estimator(self) -> Any:
+        """The estimator of the best step. If every value so far is NaN, the estimator of the last step."""
+        return self.training.estimator if self._snapshot is None else self._snapshot
+
+    def model(self, estimator: Any) -> Model:
+        """Return a model that predicts with an estimator."""
+        return Model(estimator, str(self.cur.task), len(self.cur.classes or ()))
+
+    def compare_estimator(self, step: int, value: float, is_last: bool) -> None:
+        """Compare a step's value with the best value so far; see `compare`. If the value is better, keep the estimator.
+
+        Args:
+            step: Number of the step.
+            value: The objective's value at the step.
+            is_last: True if no later step changes the estimator, so that no copy is needed.
+        """
+        if self.compare(step, value):
+            self._snapshot = self.training.estimator if is_last else self.training.snapshot()
+
+    def save(self, step: int, folder: Path) -> None:
+        """Write a checkpoint: the model of the best step, and the state from which a resumed trial continues after `step`.
+
+        Raises:
+            ValueError: The estimator cannot be pickled.
+        """
+        model, best_step = self.model(self.estimator), self.step or step
+        _dump(model.estimator, folder / "model.pkl")
+        if best_step != step:
+            _dump(self.training.estimator, folder / "latest.pkl")
+        (folder / "model.json").write_text(json.dumps({"task": model.task, "classes": model.classes}))
+        (folder / "params.json").write_text(json.dumps(self.params))
+        self.write(folder, step)
+        self.cur.note_checkpoint(folder, best_step, None if self.cur.check is None else model.predict(self.cur.check))
+
+    def restore(self) -> int:
+        """Restore the state that `save` wrote. Return the number of the last step before the checkpoint; 0 if there is no checkpoint."""
+        import ray.train
+
+        checkpoint = ray.train.get_checkpoint()
+        if checkpoint is None:
+            return 0
+        with checkpoint.as_directory() as folder:
+            best, latest = Path(folder, "model.pkl"), Path(folder, "latest.pkl")
+            earlier = json.loads(Path(folder, "params.json").read_text())
+            self.training.resume(pickle.loads((latest if latest.exists() else best).read_bytes()), self.params, earlier)
+            done = self.read(Path(folder))
+            self._snapshot = None if self.step is None else pickle.loads(best.read_bytes())
+        return done
+
+
+def _dump(estimator: Any, file: Path) -> None:
+    """Pickle an estimator, and sign the file with this user's key.
+
+    Raises:
+        ValueError: The estimator cannot be pickled.
+    """
+    try:
+        file.write_bytes(pickle.dumps(estimator))
+    except (pickle.PicklingError, AttributeError, TypeError) as e:
+        raise ValueError(f"the estimator cannot be pickled: {e}; define its functions and classes at the top level of a module") from e
+    trust.sign(file)
