@@ -39,7 +39,7 @@ os.environ["SWEEPS_KEY_FILE"] = str(KEY)
 LONGEST = (
     *("tests/test_quickstart.py", "tests/controller/test_run.py", "tests/execution/test_ray_train_adapter.py"),
     *("tests/test_old_sweep.py", "tests/execution/test_reports.py", "tests/execution/test_retry.py"),
-    *("tests/bundle/test_bundle_of_trainers.py", "tests/test_inside.py"),
+    *("tests/bundle/test_bundle_of_trainers.py", "tests/test_inside.py", "tests/test_command.py", "tests/test_cross_validation.py"),
     *("tests/faults/test_full_disk.py", "tests/faults/test_lost_workers.py", "tests/faults/test_surroundings.py"),
 )
 

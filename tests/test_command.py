@@ -100,6 +100,7 @@ def test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it(clea
     assert not list(folder.glob("trials/*/script_checkpoint*"))
 
 
+@pytest.mark.extended
 def test_a_lost_worker_is_replaced_and_the_script_continues_from_its_checkpoint(clean_ray, tmp_path):
     later = (
         "if rank == 1 and step == 3 and not Path(out, 'lost').exists(): Path(out, 'lost').touch(); os.kill(os.getppid(), signal.SIGKILL)"
@@ -124,6 +125,7 @@ def test_an_exit_code_on_one_rank_fails_the_trial_with_its_standard_error(clean_
     assert "out of luck" in trial.result.error
 
 
+@pytest.mark.extended
 def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path):
     process = command("run", REPO / "search_spaces" / "command.yaml", "--dir", tmp_path / "runs", "--json", "--set", "limits.max_trials=3")
     out, err = process.communicate(timeout=230)
@@ -159,6 +161,7 @@ space: {{params: {{x: {{uniform: [0, 1]}}}}}}
 """
 
 
+@pytest.mark.extended
 def test_a_population_exploits_checkpoints_of_scripts(clean_ray, tmp_path):
     (tmp_path / "train.py").write_text(CALLS)
     (tmp_path / "out").mkdir()
@@ -197,6 +200,7 @@ space: {preprocessor: [StandardScaler]}
 """
 
 
+@pytest.mark.extended
 def test_a_script_reads_prepared_rows_and_reports_with_mlflow(clean_ray, tmp_path):
     from mlflow.tracking import MlflowClient
 

@@ -95,6 +95,7 @@ def test_the_value_is_the_mean_over_the_folds_and_the_winner_is_trained_on_all_r
     assert json.loads((tmp_path / "other" / MANIFEST).read_text())["made"]["refit"]["rows"] == len(x)
 
 
+@pytest.mark.extended
 def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(clean_ray, tmp_path):
     more = "limits: {max_failures: 1, retry_on: [ConnectionError], max_concurrent_trials: 1, max_trials: 2}"
     result, log = swept(tmp_path, "folds_again", more=more, fails="true")
@@ -103,6 +104,7 @@ def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(clean_ray, tmp_
     assert [entry[1:4] for entry in log[:5]] == [*(entry[1:4] for entry in log[5:7]), *[log[7][1:4]] * 2, log[8][1:4]]
 
 
+@pytest.mark.extended
 def test_two_workers_and_a_scheduler_that_stops_after_two_folds(clean_ray, tmp_path):
     more = "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}\nlimits: {max_concurrent_trials: 1, max_trials: 8}"
     result, log = swept(tmp_path, "folds_two", more=more, workers=2)
