@@ -171,7 +171,8 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     Args:
         cluster: State of the cluster.
         queue: All requests, in the order of the queue.
-        reuse_larger: Whether a trial that cannot start otherwise may use workers with a larger fraction of a GPU than its shape has.
+        reuse_larger: Whether a trial that cannot start otherwise may use workers with a larger fraction of a GPU than its shape has, and
+            waits for such workers instead of closing them.
     """
     too_large = tuple(request for request in queue if not _fits_when_empty(request, cluster))
     request = next((request for request in queue if request not in too_large), None)
@@ -188,7 +189,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     if _place(request, later):
         return Wait(too_large)  # The workers that are closing free enough resources.
     need = dict(request.shape.per_worker) if request.shape else request.need
-    closable = [worker for worker in without_closing if worker.phase is Phase.IDLE and not (request.shape and _serves(worker, need))]
+    closable = _closable(request, need, later, reuse_larger)
     if at_last := _place(request, replace(cluster, workers=[w for w in without_closing if w not in closable])):
         nodes = at_last.start if isinstance(at_last, Place) else (at_last.node,)
         closable = [worker for worker in closable if worker.node in nodes] or closable  # Under a limit, a worker elsewhere may have to go.
@@ -226,6 +227,19 @@ def largest_gang(shape: Shape, cluster: Cluster) -> int:
 def part_of_gang(request: Request, cluster: Cluster) -> Place | None:
     """Return the largest part of a trial's gang that can be placed now; None if no worker can be placed."""
     return None if request.shape is None else _place_most(request, cluster, request.shape.workers)
+
+
+def _closable(request: Request, need: Resources, cluster: Cluster, reuse_larger: bool) -> list[WorkerState]:
+    """Return the idle workers that may be closed to make room for a request. A worker that the request can use is not among them.
+
+    If a trial can use larger workers once enough of them are idle, it waits for them. To close an idle one would only lead to more starts.
+    """
+    idle = [worker for worker in cluster.workers if worker.phase is Phase.IDLE]
+    if request.shape is None:
+        return idle
+    at_rest = replace(cluster, workers=[replace(worker, phase=Phase.IDLE) for worker in cluster.workers], grants=())
+    larger = reuse_larger and _place(request, at_rest, larger=True) is not None
+    return [worker for worker in idle if not _serves(worker, need, larger)]
 
 
 def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False) -> Place | Grant | None:

@@ -107,6 +107,19 @@ def test_a_worker_with_a_larger_part_of_a_gpu_serves_if_that_is_wanted():
     assert decide(cluster, [half], reuse_larger=True) == Place(half, ("w1",))
 
 
+def test_a_trial_waits_for_larger_workers_that_are_busy_and_closes_none_that_it_can_use():
+    whole = (("CPU", 1.0), ("GPU", 1.0))
+    workers = [idle("w1", resources=whole), replace(idle("w2", resources=whole), phase=Phase.BUSY)]
+    cluster = Cluster({"a": {"CPU": 4.0, "GPU": 2.0}}, workers)
+    assert decide(cluster, [request(0, 2, 1, 0.5)]) == Close("w1")
+    assert decide(cluster, [request(0, 2, 1, 0.5)], reuse_larger=True) == Wait()
+    assert decide(cluster, [request(0, 4, 1, 0.5)], reuse_larger=True) == Wait(), (
+        "w2 must end first, because both must close for four halves"
+    )
+    resting = replace(cluster, workers=[idle("w1", resources=whole), idle("w2", resources=whole)])
+    assert decide(resting, [request(0, 4, 1, 0.5)], reuse_larger=True) == Close("w1")
+
+
 def test_parts_of_one_gpu_are_not_put_together_from_two():
     cluster = Cluster({"a": {"CPU": 8.0, "GPU": 2.0}}, [])
     assert decide(cluster, [request(0, 3, 1, 0.6)]) == Wait((request(0, 3, 1, 0.6),))
