@@ -87,11 +87,13 @@ class DatasetCache:
             ranks: Place of this process in its gang.
 
         Raises:
-            KeyError: The space has no dataset of this name.
+            KeyError: The space has no dataset of this name, or the dataset is the test split.
         """
         name = name if name in self.shards else ALIASES.get(name, name)
         if not self.shards:
             raise KeyError(f"no dataset `{name}`: the space file has no section `data`; add this section, or read the data in the loop")
+        if name == "test" and name not in self.shards:
+            raise KeyError("the search never sees the split `test`; evaluate on `valid`. After the sweep, the winner is scored on `test`")
         if name not in self.shards:
             raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(self.shards)}")
         if name not in self.opened:

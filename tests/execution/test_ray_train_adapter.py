@@ -52,7 +52,9 @@ def test_the_names_of_the_valid_shard_in_rays_tutorials_work(name):
 
 
 def test_a_dataset_that_is_not_there_is_named():
-    with pytest.raises(KeyError, match=r"`test`.* train, valid"):
+    with pytest.raises(KeyError, match=r"`tset`.* train, valid"):
+        shard_of(["train", "valid"], "tset")
+    with pytest.raises(KeyError, match=r"never sees the split `test`; evaluate on `valid`"):
         shard_of(["train", "valid"], "test")
     with pytest.raises(KeyError, match=r"`train`.* has no section `data`"):
         shard_of([], "train")
