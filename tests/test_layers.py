@@ -16,6 +16,7 @@ ROOT = Path(sweeps.__file__).parent
 ORDER = (
     "core",
     "space",
+    "loaders",
     "data",
     "study",
     "search",

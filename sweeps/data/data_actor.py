@@ -32,8 +32,7 @@ from sweeps.data.load import Splits, add_valid_to_train
 from sweeps.data.preflight import locate_problems
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform, runs_tasks
-from sweeps.data.sources import arrays_to_tensors
-from sweeps.data.tables import split_equally
+from sweeps.data.tables import arrays_to_tensors, split_equally
 from sweeps.data.variants import DataVariants, variant_name
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ import contextlib
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from sweeps.core import references
@@ -22,10 +21,8 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.data import sklearn_datasets
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
-from sweeps.data.tables import canonical_table, drop_index_names, infer_types
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sweeps.data.tables import arrays_to_tensors, canonical_table, drop_index_names, infer_types
+from sweeps.loaders.lookup import relative_to
 
 
 def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
@@ -83,10 +80,8 @@ def importable(*folders: Path) -> Iterator[None]:
 
 
 def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
-    """Call the user's function, and convert its result to an Arrow table. The result may be a DataFrame, a table or a Ray Dataset."""
-    import pandas as pd
-
-    with importable(base.absolute(), Path.cwd()):
+    """Call a loader, and convert its result to an Arrow table. The result may be a Ray Dataset, or what `to_arrow` converts."""
+    with importable(base.absolute(), Path.cwd()), relative_to(base.absolute()):
         try:
             function = references.resolve(ref)
         except references.RefError as e:
@@ -95,12 +90,10 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
             raise_problem(place, f"`{ref}` has the type {type(function).__name__}, but must be a function")
         try:
             result = function(**args)
-            if isinstance(result, pa.Table):
-                return result
-            if isinstance(result, pd.DataFrame):
-                return pa.Table.from_pandas(arrays_to_tensors(result), preserve_index=False)
             if hasattr(result, "to_arrow_refs"):
                 return _to_arrow(lambda: result)
+            if (table := to_arrow(result)) is not None:
+                return table
         except InputError:  # a user's function may raise this error on purpose
             raise
         except Exception as e:
@@ -109,25 +102,25 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
     raise_problem(place, f"`{ref}` returned {kind}, but must return a pandas DataFrame, an Arrow table or a Ray Dataset")
 
 
-def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:
-    """Convert columns of NumPy arrays to Ray Data's tensors. Arrow can store tensors, and training loops can read them in batches.
+def to_arrow(result: Any) -> pa.Table | None:
+    """Convert the result of a loader to a table; None if this is no data frame, table or dataset that this function knows.
 
-    Args:
-        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension are kept; Arrow stores them as lists.
-        names: columns whose arrays become tensors even if they have one dimension.
+    These are pandas and Polars frames, Arrow tables, Dask's data frames, datasets of Hugging Face, and other objects that export Arrow
+    data. An object of Dask is computed.
     """
+    import pandas as pd
 
-    def holds_arrays(name: Any) -> bool:
-        values = frame[name]
-        first = values.iloc[0] if len(values) and values.dtype == object else None
-        return isinstance(first, np.ndarray) and first.dtype != object and (first.ndim > 1 or name in names)
-
-    tensors = [name for name in frame.columns if holds_arrays(name)]
-    if not tensors:
-        return frame
-    from ray.data.extensions import TensorArray
-
-    return frame.assign(**{name: TensorArray(list(frame[name])) for name in tensors})
+    if type(result).__module__.startswith("dask."):
+        result = result.compute()
+    if hasattr(result, "with_format") and hasattr(result, "features"):  # a dataset of Hugging Face
+        result = result.with_format("arrow")[:]
+    if isinstance(result, pa.Table):
+        return result
+    if isinstance(result, pd.DataFrame):
+        return pa.Table.from_pandas(arrays_to_tensors(result), preserve_index=False)
+    if hasattr(result, "__arrow_c_stream__"):
+        return pa.table(result)
+    return None
 
 
 def _read_files(files: SourceFiles) -> pa.Table:

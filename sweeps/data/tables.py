@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sweeps.core.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    import pandas as pd
     import ray
 
 # Texts that `pandas.read_csv` reads as missing values
@@ -193,3 +194,24 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
     if not each:
         raise InputError(Problem("scaling.num_workers", f"the trial has {k} workers, but the train split has only {table.num_rows} rows"))
     return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]
+
+
+def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:
+    """Convert columns of NumPy arrays to Ray Data's tensors. Arrow can store tensors, and training loops can read them in batches.
+
+    Args:
+        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension are kept; Arrow stores them as lists.
+        names: columns whose arrays become tensors even if they have one dimension.
+    """
+
+    def holds_arrays(name: Any) -> bool:
+        values = frame[name]
+        first = values.iloc[0] if len(values) and values.dtype == object else None
+        return isinstance(first, np.ndarray) and first.dtype != object and (first.ndim > 1 or name in names)
+
+    tensors = [name for name in frame.columns if holds_arrays(name)]
+    if not tensors:
+        return frame
+    from ray.data.extensions import TensorArray
+
+    return frame.assign(**{name: TensorArray(list(frame[name])) for name in tensors})

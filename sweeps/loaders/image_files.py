@@ -1,0 +1,103 @@
+"""Read images from files or from a column of a Parquet file."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sweeps.loaders.lookup import find, library
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
+
+
+def images(
+    path: str,
+    size: Sequence[int],
+    *,
+    mode: str = "RGB",
+    column: str = "image",
+    label: str | None = "label",
+    bytes_column: str | None = None,
+) -> pa.Table:
+    """Read and decode JPEG or PNG images, and resize them to one size.
+
+    Args:
+        path: A folder of image files, or a Parquet file with a column of encoded images. In a folder, the name of the subfolder that
+            contains an image is its label, as in `photos/cat/1.png`.
+        size: Height and width of each decoded image in pixels. Images of another size are resized with bilinear interpolation.
+        mode: Pillow's color mode, such as `RGB` or `L` (gray).
+        column: Name of the column of decoded images.
+        label: Name of the column of labels, if the images lie in subfolders; None for no such column.
+        bytes_column: For a Parquet file: name of the column of encoded images, with bytes, or with structs that have the field `bytes`, as
+            Hugging Face writes them. This column is left out of the result.
+
+    Returns:
+        A table. The column of images has uint8 tensors with the shape (height, width, channels), or (height, width) for gray images. The
+        images of a folder are in the order of their paths. A table from a Parquet file also has the other columns of the file.
+
+    Raises:
+        ValueError: There are no images, an image cannot be decoded, or an argument is wrong.
+    """
+    if len(size) != 2 or not all(isinstance(n, int) and n > 0 for n in size):
+        raise ValueError(f"size: must be [height, width] in pixels, got {list(size)}")
+    where = find(path)
+    others: dict[str, Any] = {}
+    if where.is_dir():
+        files = sorted(file for file in where.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+        if not files:
+            raise ValueError(f"path: folder `{path}` has no image; valid suffixes: {', '.join(IMAGE_SUFFIXES)}")
+        names, encoded = [str(file.relative_to(where)) for file in files], list[Any](files)
+        if label is not None and all(file.parent != where for file in files):
+            others[label] = [file.parent.name for file in files]
+    else:
+        table = _parquet(where, path, bytes_column)
+        values = table.column(bytes_column).to_pylist()
+        names = [f"row {number}" for number in range(len(values))]
+        encoded = [value.get("bytes") if isinstance(value, dict) else value for value in values]
+        others = {name: table.column(name) for name in table.column_names if name != bytes_column}
+
+    def decode(number: int) -> np.ndarray:
+        return _decode(encoded[number], (size[1], size[0]), mode, f"{path}: {names[number]}")
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without Python's lock.
+        decoded = np.stack(list(pool.map(decode, range(len(encoded)))))
+    return pa.table({column: _tensor(decoded)} | others)
+
+
+def _parquet(file: Path, path: str, column: str | None) -> pa.Table:
+    """Read a Parquet file, and check that it has the column of images."""
+    import pyarrow.parquet as pq
+
+    if not file.exists():
+        raise ValueError(f"path: `{path}` does not exist")
+    table = pq.read_table(file)
+    if column is None or column not in table.column_names:
+        raise ValueError(
+            f"bytes_column: must be the column of `{path}` that has the images; its columns are {', '.join(table.column_names)}"
+        )
+    return table
+
+
+def _decode(encoded: Path | bytes, size: tuple[int, int], mode: str, name: str) -> np.ndarray:
+    """Decode one image, and resize it to a width and a height."""
+    image_module = library("PIL.Image", "pillow")
+
+    try:
+        with image_module.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+            converted = image.convert(mode)
+            return np.asarray(converted if converted.size == size else converted.resize(size, image_module.Resampling.BILINEAR))
+    except Exception as e:
+        raise ValueError(f"`{name}` cannot be decoded as an image: {e}") from e
+
+
+def _tensor(values: np.ndarray) -> Any:
+    from ray.data.extensions import ArrowTensorArray
+
+    return ArrowTensorArray.from_numpy(values)

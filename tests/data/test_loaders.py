@@ -1,0 +1,107 @@
+"""Loaders of images, SQL queries, and of tables of other libraries."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from sweeps.core.errors import InputError
+from sweeps.data.sources import read_source, to_arrow
+
+LOADER = "sweeps.loaders"
+FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+
+
+def read(folder: Path, name: str, **args: Any) -> pa.Table:
+    """Read a source as sweeps does, with paths relative to a folder that is not the working directory."""
+    return read_source(f"{LOADER}:{name}", folder, "data.train", args)
+
+
+def refused(folder: Path, name: str, **args: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        read(folder, name, **args)
+    (problem,) = caught.value.problems
+    assert problem.place == "data.train" and "\n" not in problem.text
+    return problem.text
+
+
+def picture(color: tuple[int, int, int], size: tuple[int, int] = (8, 4), format: str = "PNG") -> bytes:
+    """Return an encoded image of one color. The size is a width and a height."""
+    out = io.BytesIO()
+    Image.new("RGB", size, color).save(out, format)
+    return out.getvalue()
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    for name, color in (("dog/1.png", (0, 0, 255)), ("cat/2.png", (0, 255, 0)), ("cat/1.png", (255, 0, 0))):
+        file = tmp_path / "photos" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(picture(color))
+    return tmp_path
+
+
+def test_images_of_a_folder_are_decoded_resized_and_labeled_by_their_subfolder(photos):
+    table = read(photos, "images", path="photos", size=[4, 6])
+    assert table.column("label").to_pylist() == ["cat", "cat", "dog"]
+    arrays = table.column("image").combine_chunks().to_numpy_ndarray()
+    assert arrays.shape == (3, 4, 6, 3) and arrays.dtype == np.uint8
+    assert arrays[:, 0, 0].tolist() == [[255, 0, 0], [0, 255, 0], [0, 0, 255]]
+    gray = read(photos, "images", path="photos/cat", size=[4, 8], mode="L")
+    assert gray.column_names == ["image"], "images that lie in no subfolder have no label"
+    assert gray.column("image").combine_chunks().to_numpy_ndarray().shape == (2, 4, 8)
+
+
+@pytest.mark.parametrize("wrap", [lambda b: b, lambda b: {"bytes": b, "path": None}], ids=["bytes", "Hugging Face's structs"])
+def test_images_of_a_parquet_column_are_decoded_and_the_other_columns_stay(tmp_path, wrap):
+    encoded = [wrap(picture(color, format="JPEG")) for color in ((250, 5, 5), (5, 5, 250))]
+    pq.write_table(pa.table({"jpeg": encoded, "label": [1, 0]}), tmp_path / "rows.parquet")
+    table = read(tmp_path, "images", path="rows.parquet", size=[4, 8], bytes_column="jpeg")
+    assert table.column_names == ["image", "label"] and table.column("label").to_pylist() == [1, 0]
+    arrays = table.column("image").combine_chunks().to_numpy_ndarray().astype(int)
+    assert arrays.shape == (2, 4, 8, 3) and abs(arrays[0, 0, 0] - [250, 5, 5]).max() < 8
+
+
+def test_a_bad_image_or_argument_is_named(photos):
+    (photos / "photos" / "cat" / "3.jpg").write_bytes(b"no image")
+    assert "`photos: cat/3.jpg` cannot be decoded as an image" in refused(photos, "images", path="photos", size=[4, 4])
+    assert "size: must be [height, width] in pixels, got [4]" in refused(photos, "images", path="photos", size=[4])
+    (photos / "empty").mkdir()
+    assert "folder `empty` has no image; valid suffixes: .jpg, .jpeg, .png" in refused(photos, "images", path="empty", size=[4, 4])
+    assert "`nowhere` does not exist" in refused(photos, "images", path="nowhere", size=[4, 4])
+    pq.write_table(pa.table({"jpeg": [b""], "y": [1]}), photos / "rows.parquet")
+    assert "its columns are jpeg, y" in refused(photos, "images", path="rows.parquet", size=[4, 4])
+
+
+def test_a_query_reads_a_database_beside_the_space_file(tmp_path, monkeypatch):
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        FRAME.to_sql("rows", database, index=False)
+    table = read(tmp_path, "sql", query="SELECT a, b FROM rows WHERE a > 1 ORDER BY a", uri="sqlite:///rows.db")
+    assert table.to_pydict() == {"a": [2, 3], "b": ["y", "z"]}
+    monkeypatch.setenv("ROWS", str(tmp_path / "rows.db"))
+    assert read(tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///$ROWS").num_rows == 3
+    assert "no such table: missing" in refused(tmp_path, "sql", query="SELECT * FROM missing", uri="sqlite:///rows.db")
+
+
+def test_a_missing_library_is_named_with_the_extra_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
+    assert 'needs the package `deltalake`; install it with: pip install "sweeps-ray[sources]"' in refused(tmp_path, "delta", path="t")
+
+
+def test_an_object_that_exports_arrow_data_becomes_a_table():
+    class Exports:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return pa.table({"a": [1]}).__arrow_c_stream__(requested_schema)
+
+    found = to_arrow(Exports())
+    assert found is not None and found.to_pydict() == {"a": [1]}
+    assert to_arrow([1, 2]) is None
