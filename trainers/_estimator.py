@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import parallel_config
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
-from threadpoolctl import ThreadpoolController
 
 from sweeps.core import references
 from sweeps.core.suggestions import did_you_mean
@@ -87,27 +84,6 @@ def _require_task(estimator: Any, reference: str, task: str) -> None:
             raise ValueError(f"trainer.estimator: `{reference}` is a classifier, but the label is for a regression")
         if task != "regression" and is_regressor(estimator):
             raise ValueError(f"trainer.estimator: `{reference}` is a regressor, but the label is for a classification")
-
-
-def columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a copy of a frame in which the values of a column are adjacent in memory, as in every frame that an estimator gets.
-
-    The last bits of a matrix product depend on the order of the values in memory. Without this function, a bundle would predict other bits.
-    """
-    return pd.DataFrame({str(name): frame[name] for name in frame.columns})
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Predict with one thread. The last bits of the sum over a forest's trees depend on the order in which several threads end."""
-    with _controller().limit(limits=1, user_api="blas"), parallel_config(backend="sequential"):
-        yield
-
-
-@functools.cache
-def _controller() -> ThreadpoolController:
-    """Return the controller of the BLAS libraries of this process. Its construction takes some milliseconds."""
-    return ThreadpoolController()
 
 
 class Training:
@@ -224,13 +200,14 @@ class Training:
         return self._features
 
     def _batches(self, step: int, rows: int) -> list[Any]:
-        """Return the rows of each batch of a step. Their order follows from the seed, so a resumed trial repeats it."""
+        """Return the rows of each batch of a step. Their order follows from the seed and the step, so a resumed trial repeats it."""
         size = self.batch_size or rows
-        if self.kind == "passes" and size >= rows:
-            return [slice(None)]
-        order = np.random.default_rng([self.seed, step if self.kind == "passes" else 0]).permutation(rows)
         if self.kind == "parts":
-            order = np.array_split(order, self.steps)[step - 1]
+            order = np.arange(step - 1, rows, self.steps)
+        elif size < rows:
+            order = np.random.default_rng([self.seed, step]).permutation(rows)
+        else:
+            return [slice(None)]
         return [order[start : start + size] for start in range(0, len(order), size)]
 
     def _size(self, step: int) -> int:

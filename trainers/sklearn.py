@@ -17,20 +17,19 @@ from __future__ import annotations
 import functools
 import json
 import pickle
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from sweeps import trial
 from sweeps.core import trust
-from sweeps.core.metrics import needs
 from sweeps.trainers import report, require_numbers, require_task
 from sweeps.trainers._best import BestStep
-from sweeps.trainers._estimator import Training, build, columns, one_thread
-from sweeps.trainers._metrics import REPORTED, measure, requested
+from sweeps.trainers._estimator import Training, build
+from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
+from sweeps.trainers._metrics import REPORTED, requested
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,39 +91,29 @@ def train_func(config: dict[str, Any]) -> None:
     estimator = build(options["estimator"], config, cur)
     training = Training(estimator, config, options["steps"], cur.sweep_max_t, options["batch_size"], cur.seed)
     if training.kind == "fit" and (options["steps"] or 1) > 1:
-        raise ValueError(f"trainer.steps is {options['steps']}, but `{options['estimator']}` cannot be trained in steps; see `Training`")
+        raise ValueError(f"trainer.steps is {options['steps']}, but `{options['estimator']}` has neither partial_fit nor warm_start")
     usual = [f"valid-{name}" for name in REPORTED[task] if can_measure(name, task, estimator)]
     names = requested(cur, usual)
     _require_outputs(names, task, estimator, options["estimator"])
-    reported = tuple(dict.fromkeys([*names, *usual])) if options["report"] == "all" else names
+    all_names = tuple(dict.fromkeys([*names, *usual]))
+    reported = all_names if options["report"] == "all" else names
     x, y = cur.cached("sklearn.train", functools.partial(_shard, "train", cur))
     x_valid, y_valid = cur.cached("sklearn.valid", functools.partial(_shard, "valid", cur))
 
     best = _Best(cur, training, config)
     done = best.restore()
     last = min(training.steps, cur.max_t or training.steps)
-    with threadpool_limits(cur.threads):
+    with threads(cur.threads):
         for step in range(done + 1, last + 1):
+            ends = step == last
             _run(training, step, x, y, len(cur.classes or ()))
-            metrics = _measure(best.model(training.estimator), x_valid, y_valid, reported)
-            best.compare_estimator(step, metrics[names[0]], is_last=step == last)
-            if step == last:  # before `report`, which ends the trial at the scheduler's `max_t`
-                others = [name for name in usual if name not in metrics]
-                cur.report_final(_measure(best.model(best.estimator), x_valid, y_valid, others))
-            due = cur.checkpoint_due(step, last=step == last)
-            report(metrics, functools.partial(best.save, step) if due else None)
-
-
-def can_measure(metric: str, task: str, estimator: Any) -> bool:
-    """Return whether an estimator predicts what a metric needs. The estimator need not be fitted.
-
-    Args:
-        metric: Name of a metric, with or without `valid-`.
-        task: "binary", "multiclass" or "regression".
-        estimator: The estimator.
-    """
-    enough = ("classes", "scores") if hasattr(estimator, "decision_function") else ("classes",)
-    return task == "regression" or hasattr(estimator, "predict_proba") or needs(metric, task) in enough
+            measured = best.model(training.estimator).measure(x_valid, y_valid, all_names if ends else reported)
+            best.compare_estimator(step, measured[names[0]], is_last=ends)
+            if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
+                final = measured if best.step in (step, None) else best.model(best.estimator).measure(x_valid, y_valid, usual)
+                cur.report_final({name: final[name] for name in usual if name not in reported})
+            due = cur.checkpoint_due(step, last=ends)
+            report({name: measured[name] for name in reported}, functools.partial(best.save, step) if due else None)
 
 
 def _require_outputs(names: Collection[str], task: str, estimator: Any, reference: str) -> None:
@@ -147,14 +136,6 @@ def _run(training: Training, step: int, x: pd.DataFrame, y: np.ndarray, classes:
         raise
 
 
-def _measure(model: Model, x: pd.DataFrame, y: np.ndarray, names: Sequence[str]) -> dict[str, float]:
-    """Measure metrics of valid. Without probabilities, metrics that need an order of the rows use the decision function."""
-    ranked = [] if model.has_probabilities else [name for name in names if needs(name, model.task) == "scores"]
-    others = [name for name in names if name not in ranked]
-    measured = measure(model.task, "valid", y, model.predict(x), others) if others else {}
-    return measured | (measure(model.task, "valid", y, model.decision_function(x), ranked) if ranked else {})
-
-
 def _shard(name: str, cur: trial.Current) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the features and the labels of `train` or `valid`."""
     import ray.train
@@ -168,65 +149,6 @@ def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote. This reads a pickle, which can run code."""
     about = json.loads(Path(folder, "model.json").read_text())
     return Model(pickle.loads(Path(folder, "model.pkl").read_bytes()), about["task"], about["classes"])
-
-
-class Model:
-    """A trained estimator.
-
-    Args:
-        estimator: The estimator. It must be fitted before it can predict.
-        task: "binary", "multiclass" or "regression".
-        classes: Number of classes; 0 for a regression.
-    """
-
-    def __init__(self, estimator: Any, task: str, classes: int):
-        self.estimator, self.task, self.classes = estimator, task, classes
-
-    def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows.
-
-        Args:
-            features: The training columns, in their order.
-
-        Returns:
-            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
-            values of a regression, shape (n,). If the estimator has no `predict_proba`, class codes, an int64 array of shape (n,).
-        """
-        with one_thread():
-            if self.has_probabilities:
-                return self._of_classes(self.estimator.predict_proba(columns(features)), 0.0)
-            predictions = np.asarray(self.estimator.predict(columns(features))).reshape(len(features))
-        return predictions.astype(np.float64 if self.task == "regression" else np.int64)
-
-    def decision_function(self, features: pd.DataFrame) -> np.ndarray:
-        """Return values that rank the rows, for metrics such as the AUC: probabilities, or else values of the decision function.
-
-        Args:
-            features: The training columns, in their order.
-
-        Returns:
-            A float64 array of shape (n,) for two classes, and of shape (n, k) for k classes.
-        """
-        if self.has_probabilities or not hasattr(self.estimator, "decision_function"):
-            return self.predict(features)
-        with one_thread():
-            values = np.asarray(self.estimator.decision_function(columns(features)), np.float64)
-        return self._of_classes(np.column_stack([-values, values]) if values.ndim == 1 else values, values.min(initial=0) - 1)
-
-    @property
-    def has_probabilities(self) -> bool:
-        """True if the estimator predicts probabilities."""
-        return self.task != "regression" and hasattr(self.estimator, "predict_proba")
-
-    def _of_classes(self, values: np.ndarray, absent: float) -> np.ndarray:
-        """Return one column for each class code. Classes that did not occur in training get the value `absent`.
-
-        For two classes, return only the column of the second class.
-        """
-        known = np.asarray(getattr(self.estimator, "classes_", range(values.shape[1]))).astype(np.int64)
-        out = np.full((len(values), self.classes), absent)
-        out[:, known] = values
-        return out[:, 1] if self.task == "binary" else out
 
 
 class _Best(BestStep):

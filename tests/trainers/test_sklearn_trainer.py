@@ -214,7 +214,7 @@ def test_the_number_of_steps(tmp_path, estimator, params, options, steps):
 
 
 def test_an_estimator_that_does_not_grow_has_no_steps(tmp_path):
-    with pytest.raises(ValueError, match=r"trainer\.steps is 3, but `sklearn\.svm:SVC` cannot be trained in steps"):
+    with pytest.raises(ValueError, match=r"trainer\.steps is 3, but `sklearn\.svm:SVC` has neither partial_fit nor warm_start"):
         run(tmp_path, "sklearn.svm:SVC", steps=3, metric="valid-accuracy")
 
 
