@@ -328,9 +328,14 @@ def moments(labels: torch.Tensor, ranks: Ranks) -> tuple[float, float]:
     return mean, variance**0.5 or 1.0
 
 
+def seed_of(*parts: int) -> int:
+    """Combine several numbers into one seed. Other numbers, or another order, give independent seeds."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
 def set_seeds(*parts: int) -> None:
-    """Seed torch, NumPy and `random` from several numbers. Other numbers, or another order, give independent seeds."""
-    seed = int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    """Seed torch, NumPy and `random` from several numbers; see `seed_of`."""
+    seed = seed_of(*parts)
     torch.manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)

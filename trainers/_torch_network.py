@@ -80,6 +80,34 @@ class NetworkDefinition:
         raise NotImplementedError
 
 
+class CheckRows:
+    """Predictions for the check rows of a trial, which are stored in the trial's checkpoints.
+
+    Args:
+        cur: The trial.
+    """
+
+    def __init__(self, cur: trial.Current):
+        self.rows = cur.check
+        self.seconds = 0.0
+
+    def predict(self, load: Callable[[], Predictor], last: bool) -> np.ndarray | None:
+        """Predict the check rows with a copy of the network on the CPU, as in a bundle, because a GPU rounds differently.
+
+        If a prediction takes long, as with large networks, only the last checkpoint gets predictions.
+
+        Args:
+            load: Function that returns the copy.
+            last: True for the last checkpoint of the trial.
+        """
+        if self.rows is None or (self.seconds > LONG_CHECK and not last):
+            return None
+        began = time.monotonic()
+        predictions = load().predict(self.rows)
+        self.seconds = time.monotonic() - began
+        return predictions
+
+
 class Best:
     """The best epoch so far, and the weights after this epoch, which only rank 0 has.
 
@@ -98,7 +126,7 @@ class Best:
         self.epoch: int | None = None
         self.value: float | None = None
         self.weights: dict[str, torch.Tensor] = {}
-        self._check_seconds = 0.0
+        self._check_rows = CheckRows(cur)
 
     def see(self, epoch: int, value: float, weights: Callable[[], dict[str, torch.Tensor]]) -> None:
         """Compare an epoch's value with the best value so far. If the value is better, keep the value and the weights."""
@@ -119,19 +147,8 @@ class Best:
         self.definition.save(folder)
         latest = latest | {"best_epoch": self.epoch, "best_value": self.value}
         torch.save(latest if self.epoch == latest["epoch"] else latest | {"network": weights}, folder / "latest.pt")
-        self.cur.note_checkpoint(folder, self.epoch or latest["epoch"], self._check(model, last))
-
-    def _check(self, weights: dict[str, torch.Tensor], last: bool) -> np.ndarray | None:
-        """Predict the check rows with a copy of the network on the CPU, as in a bundle, because a GPU rounds differently.
-
-        If a prediction takes long, as with large networks, only the last checkpoint gets predictions.
-        """
-        if self.cur.check is None or (self._check_seconds > LONG_CHECK and not last):
-            return None
-        began = time.monotonic()
-        predictions = self.definition.load(weights).predict(self.cur.check)
-        self._check_seconds = time.monotonic() - began
-        return predictions
+        check = self._check_rows.predict(lambda: self.definition.load(model), last)
+        self.cur.note_checkpoint(folder, self.epoch or latest["epoch"], check)
 
     def restore(self, network: nn.Module) -> dict[str, Any]:
         """Load the checkpoint from which the trial continues, and return its state. Return {} if there is no checkpoint.

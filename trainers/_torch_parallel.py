@@ -150,6 +150,10 @@ class Ranks:
         each = -(-rows // self.world)
         return None if self.world == 1 else torch.arange(self.rank * each, (self.rank + 1) * each) % rows
 
+    def part_of(self, rows: int) -> range:
+        """Return the numbers of the rows that this rank evaluates. No row is evaluated twice, and a rank may have no rows."""
+        return range(rows * self.rank // self.world, rows * (self.rank + 1) // self.world)
+
     def gather(self, values: torch.Tensor) -> torch.Tensor:
         """Return the values of all ranks, one rank after the other. All ranks must pass tensors of the same shape."""
         if self.world == 1:
@@ -159,12 +163,12 @@ class Ranks:
         return torch.cat(parts)
 
     def gather_array(self, values: np.ndarray) -> np.ndarray:
-        """Return the arrays of all ranks as one array, one rank after the other."""
+        """Return the arrays of all ranks as one array, one rank after the other. Arrays without rows may have any shape."""
         if self.world == 1:
             return values
         parts: list[Any] = [None] * self.world
         dist.all_gather_object(parts, values)
-        return np.concatenate(parts)
+        return np.concatenate([part for part in parts if len(part)] or parts[:1])
 
 
 def _blocks(network: nn.Module) -> Iterator[nn.Module]:

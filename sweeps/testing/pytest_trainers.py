@@ -11,6 +11,7 @@ The suite runs the training loop in the test's process, on a small numeric table
 from __future__ import annotations
 
 import importlib
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -164,11 +165,12 @@ class TrainerTests:
             np.testing.assert_array_equal(np.asarray(model.predict(current().check)), np.load(noted))
 
     def test_resume_files_are_not_needed_to_predict(self, tmp_path: Path, definition: TrainerDefinition) -> None:
-        """`load` works without the files that `TRAINER["resume_files"]` names, because a bundle does not contain these files."""
+        """`load` works without the files and folders that `TRAINER["resume_files"]` names. A bundle does not contain them."""
         if definition.load is None:
             pytest.skip("the trainer has no `load`")
         run = self.run(tmp_path)
         folder = run.checkpoints[max(run.checkpoints)]
         for name in definition.resume_files:
-            (folder / name).unlink(missing_ok=True)
+            for path in folder.glob(name):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         references.resolve(f"{self.module}:{definition.load}")(str(folder))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +12,8 @@ import pytest
 pytest.importorskip("lightgbm")
 pytest.importorskip("catboost")
 
-from tests.commands import REPO, command
+from tests.commands import command
+from tests.frameworks.sweep_commands import call, predicted_without_ray
 
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -51,27 +49,6 @@ def rows(task: str) -> pd.DataFrame:
     frame.loc[::11, "town"] = None
     bounds = {"binary": [35], "multiclass": [28, 42], "regression": []}[task]
     return frame.assign(label=worth if task == "regression" else np.array(["low", "middle", "high"])[np.digitize(worth, bounds)])
-
-
-def call(*args: object) -> str:
-    """Run a command of sweeps, and return its output."""
-    process = command(*args)
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
-    return out
-
-
-def predicted_without_ray(bundle: Path, tmp_path: Path) -> pd.DataFrame:
-    """Predict `rows.csv` in a process in which an import of Ray fails."""
-    hidden = tmp_path / "hidden"
-    hidden.mkdir(exist_ok=True)
-    (hidden / "ray.py").write_text("raise ImportError('there is no Ray')\n")
-    code = "import sys; from sweeps.cli import main; main()"
-    env = os.environ | {"PYTHONPATH": f"{hidden}{os.pathsep}{REPO}"}
-    args = [sys.executable, "-c", code, "predict", bundle, tmp_path / "rows.csv", "-o", tmp_path / "out.csv"]
-    done = subprocess.run(args, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return pd.read_csv(tmp_path / "out.csv")
 
 
 def sweep(trainer: str, task: str, trials: int, tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import socket
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ pytest.importorskip("lightgbm")
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import lightgbm
 from sweeps.trainers._metrics import measure
+from tests.ranks import call_on_two_ranks, free_ports
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(150)]
 
@@ -23,15 +21,7 @@ TASKS = ("binary", "multiclass", "regression")
 RUNS = ("first", "again", "resumed", "after a stop", "dart", "dart resumed")
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
-def run_rank(rank: int, ports: list[list[int]], folder: str, results) -> None:
+def train(rank: int, ports: list[list[int]], folder: str) -> dict:
     """Train each task several times in one process, as consecutive trials on one worker do."""
     from ray.train.lightgbm import config
 
@@ -64,25 +54,14 @@ def run_rank(rank: int, ports: list[list[int]], folder: str, results) -> None:
             )
             found[name] = run.metrics, {step: str(path) for step, path in run.checkpoints.items()}, run.final
         out[task] = found
-    results.put((rank, out))
+    return out
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
     flat = free_ports(2 * len(TASKS) * len(RUNS))
     ports = [flat[i : i + 2] for i in range(0, len(flat), 2)]
-    folder = str(tmp_path_factory.mktemp("ranks"))
-    started = [context.Process(target=run_rank, args=(rank, ports, folder, results)) for rank in range(2)]
-    for process in started:
-        process.start()
-    try:
-        yield dict(results.get(timeout=120) for _ in started)
-    finally:
-        for process in started:
-            process.join(10)
-            process.kill()
+    return call_on_two_ranks(train, ports, str(tmp_path_factory.mktemp("ranks")), timeout=120, group=False)
 
 
 @pytest.mark.parametrize("task", TASKS)

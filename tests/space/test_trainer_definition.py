@@ -153,7 +153,8 @@ def test_our_trainers_describe_every_parameter():
     for name in trainer_names():
         definition = definition_of(f"sweeps.trainers.{name}")
         assert not definition.constants and definition.load == (None if name == "command" else "load")
-        assert definition.checkpoint_bytes or name in ("command", "keras", "sklearn", "torch"), "only the user's own code may save anything"
+        users_code = name in ("command", "keras", "lightning", "sklearn", "torch", "transformers")
+        assert definition.checkpoint_bytes or users_code, "only the user's own code may save anything"
         for parameter, fragment in definition.parameters.items():
             assert fragment_problem(fragment) is None and fragment["description"], parameter
 

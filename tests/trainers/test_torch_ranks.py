@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import socket
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import torch
 
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers.torch import load, train_func
+from tests.ranks import call_on_two_ranks
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -34,9 +33,8 @@ def _run(task, params, folder, resume=None, rank=0, world=1):
     return run_loop(train_func, params, current, shards | {"train": FakeShard(train)}, folder, resume=resume, rank=rank, world=world)
 
 
-def _rank(rank, port, folder, answers):
+def _train(rank, folder):
     """Run every case on one rank: a whole training, and one that continues from the checkpoint of step 2."""
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     found = {}
     for name, (task, params) in CASES.items():
         whole = _run(task, params, Path(folder, name, f"rank-{rank}"), rank=rank, world=2)
@@ -44,27 +42,12 @@ def _rank(rank, port, folder, answers):
         torch.distributed.broadcast_object_list(checkpoints)
         resumed = _run(task, params, Path(folder, name, f"resumed-{rank}"), checkpoints[0][2], rank=rank, world=2)
         found[name] = whole, resumed
-    torch.distributed.destroy_process_group()
-    answers.put((rank, found))
+    return found
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    folder = str(tmp_path_factory.mktemp("ranks"))
-    started = [context.Process(target=_rank, args=(rank, port, folder, answers)) for rank in range(2)]
-    for process in started:
-        process.start()
-    try:
-        yield dict(answers.get(timeout=80) for _ in started)
-    finally:
-        for process in started:
-            process.join(10)
-            process.kill()
+    return call_on_two_ranks(_train, str(tmp_path_factory.mktemp("ranks")), timeout=80)
 
 
 @pytest.mark.parametrize("name", CASES)

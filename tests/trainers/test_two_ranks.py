@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import socket
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import torch_tabular, xgboost
 from sweeps.trainers._metrics import measure
+from tests.ranks import call_on_two_ranks
 
 pytestmark = pytest.mark.integration
 
@@ -26,12 +25,10 @@ def _halves(task, rank):
     return current, {"train": FakeShard(train.iloc[rank::2].reset_index(drop=True)), "valid": shards["valid"]}
 
 
-def _rank(rank, port, tracker, folder, answers):
+def _train(rank, tracker, folder):
     """Run every task twice with each trainer in one process."""
-    import torch
     import xgboost as xgb
 
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     out = {}
     with xgb.collective.CommunicatorContext(**tracker, dmlc_task_id=str(rank)):
         for module, params in ((xgboost, XGBOOST), (torch_tabular, TORCH)):
@@ -42,31 +39,16 @@ def _rank(rank, port, tracker, folder, answers):
                 once, again = (run_loop(module.train_func, params, current(), shards, keep, rank=rank, world=2) for _ in range(2))
                 checkpoint = str(once.checkpoints[12]) if rank == 0 else None
                 out[module.__name__, task] = once.metrics, again.metrics, checkpoint, once.final
-    torch.distributed.destroy_process_group()
-    answers.put((rank, out))
+    return out
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     from xgboost.tracker import RabitTracker
 
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
     tracker = RabitTracker(n_workers=2, host_ip="127.0.0.1", sortby="task")
     tracker.start()
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    folder = str(tmp_path_factory.mktemp("ranks"))
-    started = [context.Process(target=_rank, args=(r, port, tracker.worker_args(), folder, answers)) for r in range(2)]
-    for process in started:
-        process.start()
-    try:
-        yield dict(answers.get(timeout=80) for _ in started)
-    finally:
-        for process in started:
-            process.join(10)
-            process.kill()
+    return call_on_two_ranks(_train, tracker.worker_args(), str(tmp_path_factory.mktemp("ranks")), timeout=80)
 
 
 @pytest.mark.timeout(120)

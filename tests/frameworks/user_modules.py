@@ -1,0 +1,109 @@
+"""LightningModules and a data module, as users write them."""
+
+from __future__ import annotations
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+
+
+class Net(pl.LightningModule):
+    """A perceptron with dropout and BatchNorm. It logs a loss on train and on valid."""
+
+    def __init__(self, in_features, out_features, task, width=8, lr=0.05, optimizer="adam", schedule=None, gamma=0.5):
+        super().__init__()
+        self.save_hyperparameters()
+        hidden = torch.nn.Linear(in_features, width, bias=False)  # Adam would scale the rounding errors of a bias before BatchNorm
+        self.layers = torch.nn.Sequential(
+            hidden, torch.nn.BatchNorm1d(width), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(width, out_features)
+        )
+
+    def forward(self, x):
+        out = self.layers(x)
+        return out[:, 0] if self.hparams.out_features == 1 else out
+
+    def loss(self, batch):
+        x, y = batch
+        if self.hparams.task == "multiclass":
+            return torch.nn.functional.cross_entropy(self(x), y)
+        if self.hparams.task == "binary":
+            return torch.nn.functional.binary_cross_entropy_with_logits(self(x), y.float())
+        return torch.nn.functional.mse_loss(self(x), (y - 1000) / 50)
+
+    def predict_step(self, batch, batch_idx):
+        return self(batch) * 50 + 1000 if self.hparams.task == "regression" else self(batch)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        self.log("train-loss", loss, on_step=False, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("valid-loss", self.loss(batch))
+
+    def configure_optimizers(self):
+        kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[self.hparams.optimizer]
+        optimizer = kind(self.parameters(), lr=self.hparams.lr)
+        if self.hparams.schedule == "plateau":
+            schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=self.hparams.gamma)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "valid-loss"}}
+        if self.hparams.schedule == "steps":
+            schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, self.hparams.gamma)
+            return {"optimizer": optimizer, "lr_scheduler": schedule}
+        return optimizer
+
+
+class Probabilities(Net):
+    """The same module, whose `predict_step` returns probabilities, and which does not validate."""
+
+    validation_step = None
+
+    def predict_step(self, batch, batch_idx):
+        return torch.sigmoid(self(batch)) if self.hparams.task == "binary" else torch.softmax(self(batch), dim=1)
+
+
+class TwoInputs(Net):
+    """A module for a column of numbers and a column of images, whose batches are mappings."""
+
+    def __init__(self, in_features, task, lr):
+        super().__init__(in_features, 1, task, lr=lr)
+
+    def forward(self, x):
+        return super().forward(torch.cat([x["features"], x["image"].flatten(1)], dim=1))
+
+    def validation_step(self, batch, batch_idx):
+        self.log("shapes", float(self.hparams.in_features))
+
+
+class Renamed(Net):
+    """A module with an argument that `lightning.Trainer` has, too. None must replace the default of `schedule`."""
+
+    def __init__(self, in_features, out_features, task, strategy, schedule="wrong", lr=0.05):
+        assert schedule is None
+        super().__init__(in_features, out_features, task, lr=lr)
+        self.strategy = strategy
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        self.log("is_mine", float(self.strategy == "mine"))
+
+
+class Shuffled(pl.LightningDataModule):
+    """A data module with an ordinary DataLoader that shuffles."""
+
+    def __init__(self, batch_size=16, rows=96):
+        super().__init__()
+        x = torch.tensor(np.random.default_rng(0).normal(size=(rows, 5)), dtype=torch.float32)
+        self.data, self.size = torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long()), batch_size
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(self.data, batch_size=self.size, shuffle=True)
+
+    def val_dataloader(self):
+        return torch.utils.data.DataLoader(self.data, batch_size=self.size)
+
+
+def loaders(batch_size=16):
+    """Return a pair of DataLoaders."""
+    module = Shuffled(batch_size)
+    return module.train_dataloader(), module.val_dataloader()

@@ -1,0 +1,76 @@
+"""Split a trial's `params` among a framework and the user's functions, by the names in their signatures."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from sweeps.core.parameter_schema import Fragment
+from sweeps.core.suggestions import did_you_mean
+from sweeps.trainers import whole_numbers
+
+
+class SplitParams:
+    """A trial's `params`, split among a framework and the user's functions. A parameter that several of them name is passed to each.
+
+    Args:
+        trainer: Name of the trainer, for messages.
+        config: The trial's `params`.
+        rules: `TRAINER["parameters"]` of the trainer.
+        framework: Names of the framework's arguments.
+        reserved: Those of the framework's arguments that the trainer sets. A function of the user may have an argument of the same name.
+        functions: The user's functions and classes.
+
+    Attributes:
+        values: The parameters. Nulls that stand for a default of the trainer are left out.
+        framework: The parameters that are arguments of the framework.
+        rest: The parameters that only a function with `**kwargs` can accept.
+
+    Raises:
+        ValueError: A parameter is reserved, or neither the trainer nor a function accepts it.
+    """
+
+    def __init__(
+        self,
+        trainer: str,
+        config: Mapping[str, Any],
+        rules: Mapping[str, Fragment],
+        framework: Collection[str],
+        reserved: Collection[str],
+        functions: Collection[Callable[..., Any]],
+    ):
+        users = [name for function in functions for name in _names(function)]
+        for name in config:
+            if name in reserved and name not in users:
+                raise ValueError(f"params.{name} cannot be set, because the trainer `{trainer}` sets it itself; remove it from `params`")
+        given = {name: value for name, value in config.items() if value is not None or name not in rules}
+        self.values = whole_numbers(given, rules)
+        self.framework = {name: value for name, value in self.values.items() if name in framework and name not in reserved}
+        known = [*rules, *framework, *users]
+        self.rest = {name: value for name, value in self.values.items() if name not in known}
+        if self.rest and not any(_accepts_any(function) for function in functions):
+            name, places = next(iter(self.rest)), "the functions that the space file names"
+            raise ValueError(f"params.{name} is unknown to the trainer `{trainer}` and to {places}; {did_you_mean(name, known)}")
+
+    def arguments(self, function: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of one of the user's functions.
+
+        Args:
+            function: The function or class.
+            known: Facts about the trial, such as the number of classes. The function gets those that its signature names, unless `params`
+                has another value.
+        """
+        values = {**known, **self.values}
+        return {name: values[name] for name in _names(function) if name in values} | (self.rest if _accepts_any(function) else {})
+
+
+def _accepts_any(function: Callable[..., Any]) -> bool:
+    """Return whether a function accepts any keyword argument (`**kwargs`)."""
+    return any(each.kind is each.VAR_KEYWORD for each in inspect.signature(function).parameters.values())
+
+
+def _names(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the arguments that can be passed to a function by keyword."""
+    keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [name for name, each in inspect.signature(function).parameters.items() if each.kind in keywords]

@@ -1,0 +1,632 @@
+"""Train a model of Hugging Face's Transformers with `transformers.Trainer`, on one worker or on several workers.
+
+The option `model` names a function that returns the model. `tokenizer` names a function that returns a tokenizer, and `dataset` a function
+that converts prepared rows to the inputs of the model. Without `dataset`, the tokenizer encodes the text of one column, or of a pair of
+columns. `params` has the arguments of `transformers.TrainingArguments`, such as `learning_rate`, and the arguments that the signatures of
+these functions name. A signature may also name `num_labels` (the number of classes, or 1 for a regression), `vocab_size`, `in_features`
+(the number of columns) and `task`.
+
+Each rank has other rows of train, and all rows of valid. One step is an evaluation: after each epoch, or after `eval_steps` steps of the
+optimizer with `eval_strategy: steps`. A step reports `train-loss` (since the step before), `valid-loss`, and the metrics that objectives
+and constraints name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import transformers
+from transformers.trainer_callback import PrinterCallback
+
+from sweeps import trial
+from sweeps.core import references
+from sweeps.trainers import report, reports_all, require_task
+from sweeps.trainers._arguments import SplitParams
+from sweeps.trainers._metrics import measure, requested
+from sweeps.trainers._torch_data import few_threads
+from sweeps.trainers._torch_loop import moments, seed_of, set_seeds
+from sweeps.trainers._torch_parallel import Ranks
+from sweeps.trainers._torch_training import (
+    DESCRIPTION,
+    Batches,
+    Steps,
+    apply_changes,
+    evaluating,
+    load_weights,
+    predictions,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+TRAINER: dict[str, Any] = {
+    "loop": "train_func",
+    "backend": "torch",
+    "load": "load",
+    "extra": "transformers",
+    "packages": ["transformers", "accelerate"],
+    "resume_files": ["latest", "steps.pt"],
+    "needs_label": True,
+    "metrics": {
+        "binary": ["valid-loss", "train-loss", "valid-logloss", "valid-error", "valid-accuracy", "valid-auc"],
+        "multiclass": ["valid-loss", "train-loss", "valid-mlogloss", "valid-merror", "valid-accuracy"],
+        "regression": ["valid-loss", "train-loss", "valid-rmse", "valid-mae"],
+    },
+    "all_metrics": True,
+    "options": {
+        "model": {"format": "reference", "description": "a function that returns the model, which computes a loss from `labels`"},
+        "tokenizer": {
+            "format": "reference",
+            "default": None,
+            "description": "a function that returns a tokenizer, or another object with `save_pretrained` such as an image processor",
+        },
+        "dataset": {
+            "format": "reference",
+            "default": None,
+            "description": (
+                "a function of prepared rows (a DataFrame without the label) that returns the model's inputs: a mapping from names of "
+                "inputs to their values for all rows, or a sequence with a mapping for each row. Default: the tokenizer encodes the text"
+            ),
+        },
+        "standardize_target": {
+            "type": "boolean",
+            "default": True,
+            "description": "For a regression, whether the model learns `(target - mean) / standard deviation`.",
+        },
+    },
+    # The parameters of the user's functions have any name.
+    "additional_parameters": True,
+    "parameters": {
+        "learning_rate": {"type": "number", "minimum": 0, "default": 5e-5, "description": "Learning rate at the start."},
+        "num_train_epochs": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "Number of passes over the rows. Default: `max_t`, or 3.",
+        },
+        "max_steps": {"type": "integer", "default": -1, "description": "Number of steps of the optimizer; -1 for `num_train_epochs`."},
+        "per_device_train_batch_size": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 8,
+            "description": "Number of rows in each batch.",
+        },
+        "per_device_eval_batch_size": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 8,
+            "description": "Number of rows that are predicted at once.",
+        },
+        "gradient_accumulation_steps": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 1,
+            "description": "Number of batches whose gradients are added up for one step of the optimizer.",
+        },
+        "optim": {
+            "type": "string",
+            "default": "adamw_torch_fused",
+            "description": "Optimizer, such as `adamw_torch` or `sgd`.",
+        },
+        "weight_decay": {"type": "number", "minimum": 0, "default": 0.0, "description": "Weight decay, except of biases and norms."},
+        "adam_beta1": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.9, "description": "First beta of Adam."},
+        "adam_beta2": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.999, "description": "Second beta of Adam."},
+        "adam_epsilon": {"type": "number", "minimum": 0, "default": 1e-8, "description": "Epsilon of Adam."},
+        "max_grad_norm": {
+            "type": "number",
+            "minimum": 0,
+            "default": 1.0,
+            "description": "Norm of clipped gradients; 0 for no clipping.",
+        },
+        "lr_scheduler_type": {
+            "type": "string",
+            "default": "linear",
+            "description": "Schedule of the learning rate, such as `linear`, `cosine`, `constant_with_warmup` or `reduce_lr_on_plateau`.",
+        },
+        "warmup_steps": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Steps of the optimizer in which the learning rate rises; below 1, a fraction of all steps.",
+        },
+        "label_smoothing_factor": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "default": 0.0,
+            "description": "Label smoothing in training.",
+        },
+        "bf16": {"type": "boolean", "default": False, "description": "Whether to train with mixed precision in bfloat16."},
+        "fp16": {"type": "boolean", "default": False, "description": "Whether to train with mixed precision in float16."},
+        "eval_strategy": {"enum": ["epoch", "steps"], "default": "epoch", "description": "When to evaluate. Each evaluation is a step."},
+        "eval_steps": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "Steps of the optimizer between evaluations; below 1, a fraction of all steps. For `eval_strategy: steps`.",
+        },
+        "max_length": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Number of tokens to which a text is cut. Default: the tokenizer's limit. With `dataset`, its argument.",
+        },
+        "report": {
+            "enum": ["asked", "all"],
+            "default": "asked",
+            "description": "Metrics in each report: `asked` for the losses and the metrics that the space file names, or `all`.",
+        },
+    },
+}
+# Arguments of `TrainingArguments` that the trainer sets itself, and arguments that would break its reports and checkpoints.
+RESERVED = (
+    *("auto_find_batch_size", "batch_eval_metrics", "data_seed", "dataloader_drop_last", "deepspeed", "disable_tqdm", "do_eval"),
+    *("do_predict", "do_train", "enable_jit_checkpoint", "eval_on_start", "fsdp", "fsdp_config", "ignore_data_skip"),
+    *("load_best_model_at_end", "local_rank", "logging_first_step", "logging_steps", "logging_strategy", "output_dir"),
+    *("parallelism_config", "prediction_loss_only", "push_to_hub", "remove_unused_columns", "report_to"),
+    *("restore_callback_states_from_checkpoint", "resume_from_checkpoint", "save_on_each_node", "save_only_model", "save_steps"),
+    *("save_strategy", "save_total_limit", "seed", "train_sampling_strategy", "use_cpu"),
+)
+LATEST, TOKENIZER = "latest", "tokenizer"
+PREDICTED_AT_ONCE = 64  # rows
+
+
+def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = None) -> Any:
+    """Encode the text of one column, or of a pair of columns. This is the default of the option `dataset`.
+
+    Args:
+        features: Prepared rows. Missing text becomes "".
+        tokenizer: The tokenizer.
+        max_length: Number of tokens to which a text is cut; None for the tokenizer's limit.
+
+    Raises:
+        ValueError: There are more than two columns, or a column is not text.
+    """
+    numeric = [str(name) for name, dtype in features.dtypes.items() if dtype.kind in "biufc"]
+    if numeric or len(features.columns) > 2:
+        problem = f"the column `{numeric[0]}` is not text" if numeric else f"there are {len(features.columns)} columns"
+        raise ValueError(
+            f"{problem}; a tokenizer encodes one column of text, or a pair of columns; choose columns with `data.features`, or write a "
+            "function for `trainer.dataset`"
+        )
+    texts = [column.fillna("").astype(str).tolist() for _, column in features.items()]
+    return tokenizer(*texts, truncation=True, max_length=max_length)
+
+
+class Rows(torch.utils.data.Dataset[dict[str, Any]]):
+    """Inputs of a model. An item is a mapping with the inputs of one row, and with its label if there are labels.
+
+    Args:
+        inputs: What the function of the option `dataset` returned.
+        labels: Labels of shape (n,); None for rows to predict.
+        names: Names of the inputs that the model accepts. Other inputs are left out, as in `transformers.Trainer`.
+    """
+
+    def __init__(self, inputs: Any, labels: np.ndarray | None, names: Sequence[str]):
+        self.inputs, self.labels, self.names = inputs, labels, names
+        # A tokenizer returns a `BatchEncoding`, which is no `Mapping`.
+        columns = isinstance(inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature))
+        self.columns: dict[str, Any] | None = {name: inputs[name] for name in inputs if name in names} if columns else None
+
+    def __len__(self) -> int:
+        return len(self.inputs) if self.columns is None else len(next(iter(self.columns.values())))
+
+    def __getitem__(self, index: int | torch.Tensor) -> dict[str, Any]:
+        row = int(index)
+        if self.columns is not None:
+            item = {name: values[row] for name, values in self.columns.items()}
+        else:
+            item = {name: value for name, value in self.inputs[row].items() if name in self.names}
+        return item if self.labels is None else item | {"labels": self.labels[row].item()}
+
+
+@dataclass(frozen=True)
+class Description:
+    """Everything that is needed to predict with a model, except its weights and its tokenizer.
+
+    Attributes:
+        model: Reference to the function that returns the model.
+        arguments: Arguments of this function.
+        network: Reference to the class of a `PreTrainedModel`, which can be built from its configuration. None for other models.
+        tokenizer: Reference to the class of the tokenizer; None if there is no tokenizer.
+        dataset: Reference to the function that converts rows.
+        dataset_arguments: Arguments of this function, except the rows and the tokenizer.
+        inputs: Names of the inputs that the model accepts.
+        columns: Names of the columns.
+        task: "binary", "multiclass" or "regression".
+        classes: Number of classes; 0 for a regression.
+        mean: Mean of a regression's target. The model predicts (target - mean) / std.
+        std: Standard deviation of a regression's target.
+    """
+
+    model: str
+    arguments: dict[str, Any]
+    network: str | None
+    tokenizer: str | None
+    dataset: str
+    dataset_arguments: dict[str, Any]
+    inputs: tuple[str, ...]
+    columns: tuple[str, ...]
+    task: str
+    classes: int
+    mean: float = 0.0
+    std: float = 1.0
+
+    def convert(self, features: pd.DataFrame, tokenizer: Any) -> Any:
+        """Convert prepared rows to the model's inputs."""
+        function = references.resolve(self.dataset)
+        more = {"tokenizer": tokenizer} if "tokenizer" in inspect.signature(function).parameters else {}
+        return function(features[list(self.columns)], **more, **self.dataset_arguments)
+
+    def targets(self, labels: np.ndarray) -> np.ndarray:
+        """Convert labels to the values that the model learns."""
+        return ((labels - self.mean) / self.std).astype(np.float32) if self.task == "regression" else labels
+
+    def predictions(self, logits: torch.Tensor) -> np.ndarray:
+        """Convert the model's outputs to predictions. See `predictions` in `sweeps.trainers._torch_training` for the result."""
+        return predictions(logits, self.task) * self.std + self.mean
+
+
+def outputs_of(network: torch.nn.Module, rows: Any, tokenizer: Any, batch_size: int) -> tuple[torch.Tensor, float]:
+    """Return a model's logits for rows, and the sum of the losses of the rows. The sum is 0 without labels.
+
+    Args:
+        network: The model.
+        rows: `Rows`, or a subset of `Rows`.
+        tokenizer: The tokenizer; None if there is none.
+        batch_size: Number of rows in a batch.
+    """
+    device = next(network.parameters()).device
+    total, parts = 0.0, [torch.zeros(0)]
+    with evaluating(network):
+        for batch in torch.utils.data.DataLoader(rows, batch_size=batch_size, collate_fn=_collator(tokenizer)):
+            out = network(**{name: value.to(device) for name, value in batch.items()})
+            labelled, named = "labels" in batch, isinstance(out, dict)
+            logits = out["logits"] if named else out[1 if labelled else 0]
+            parts.append(logits.to("cpu", torch.float32))
+            if labelled:
+                total += float(out["loss"] if named else out[0]) * len(logits)
+    return torch.cat(parts), total
+
+
+def _collator(tokenizer: Any) -> Callable[..., Any]:
+    """Return the function that combines rows to a batch. A tokenizer pads the rows to the same length."""
+    padded = isinstance(tokenizer, transformers.PreTrainedTokenizerBase)
+    collate: Callable[..., Any] = transformers.DataCollatorWithPadding(tokenizer) if padded else transformers.default_data_collator
+    return collate
+
+
+class Model:
+    """A trained model on a CPU."""
+
+    def __init__(self, description: Description, network: torch.nn.Module, tokenizer: Any):
+        self.description, self.network, self.tokenizer = description, network, tokenizer
+
+    def predict(self, features: pd.DataFrame) -> np.ndarray:
+        """Predict prepared rows. See `predictions` in `sweeps.trainers._torch_training` for the result."""
+        description = self.description
+        if not len(features):
+            return np.zeros((0, description.classes) if description.task == "multiclass" else 0)
+        with few_threads(len(features)):
+            rows = Rows(description.convert(features, self.tokenizer), None, description.inputs)
+            return description.predictions(outputs_of(self.network, rows, self.tokenizer, PREDICTED_AT_ONCE)[0])
+
+
+def load(folder: str) -> Model:
+    """Load the best model of a checkpoint that `train_func` wrote. Nothing is downloaded for a `PreTrainedModel` and its tokenizer."""
+    stored = json.loads(Path(folder, DESCRIPTION).read_text())
+    description = Description(**stored | {"inputs": tuple(stored["inputs"]), "columns": tuple(stored["columns"])})
+    if description.network is not None:
+        network_class = references.resolve(description.network)
+        network = network_class(network_class.config_class.from_pretrained(folder))
+    else:
+        network = references.resolve(description.model)(**description.arguments)
+    network.load_state_dict(load_weights(Path(folder)))
+    tokenizer = None
+    if description.tokenizer is not None:
+        tokenizer = references.resolve(description.tokenizer).from_pretrained(str(Path(folder, TOKENIZER)))
+    return Model(description, network, tokenizer)
+
+
+def train_func(config: dict[str, Any]) -> None:
+    """Train one model. Report every evaluation, and keep the model of the best evaluation.
+
+    Args:
+        config: The trial's `params`; see `TRAINER`.
+
+    Raises:
+        ValueError: The data has no label, or a parameter, an option or a requested metric is unknown or missing.
+    """
+    import ray.train
+    import ray.train.huggingface.transformers as ray_transformers
+
+    cur, checkpoint, ranks = trial.current(), ray.train.get_checkpoint(), Ranks.of("ddp")
+    usual = TRAINER["metrics"][require_task(cur.task)]
+    more = [name for name in usual if name.startswith("valid-")] if reports_all(config) else []
+    steps = Steps(cur, list(dict.fromkeys([*requested(cur, usual), *more])), ranks)
+    transformers.utils.logging.disable_progress_bar()
+    set_seeds(cur.seed)
+    parts = _parts(config, cur, ranks)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        arguments = _training_arguments(parts, cur, ranks, folder)
+        torch.set_num_threads(cur.threads)  # Accelerate has changed the number
+        trainer = _Trainer(steps, parts, arguments)
+        latest = None
+        if checkpoint is not None:
+            restored = Path(stack.enter_context(checkpoint.as_directory()))
+            steps.restore(restored)
+            latest = str(restored / LATEST)
+        ray_transformers.prepare_trainer(trainer).train(resume_from_checkpoint=latest)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a training that `params` and the options of the space file describe.
+
+    Attributes:
+        description: What predicts with the model.
+        network: The new model.
+        tokenizer: The tokenizer; None if there is none.
+        rows: The rows of "train" and "valid", with the labels that the model learns.
+        labels: Labels of "train" and "valid": class codes, or values in the unit of the target.
+        training: Arguments of `TrainingArguments`.
+    """
+
+    description: Description
+    network: torch.nn.Module
+    tokenizer: Any
+    rows: dict[str, Rows]
+    labels: dict[str, np.ndarray]
+    training: dict[str, Any]
+
+
+def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Parts:
+    """Call the user's functions, and split a trial's `params` among them and `TrainingArguments`.
+
+    Raises:
+        ValueError: A parameter is unknown or is one of `RESERVED`; or neither `tokenizer` nor `dataset` is set.
+    """
+    if cur.options["tokenizer"] is None and cur.options["dataset"] is None:
+        raise ValueError("the trainer `transformers` needs `trainer.tokenizer` for text, or `trainer.dataset` for other data")
+    options = cur.options | {"dataset": cur.options["dataset"] or f"{__name__}:{encoded.__name__}"}
+    functions = {name: references.resolve(options[name]) for name in ("model", "tokenizer", "dataset") if options[name] is not None}
+    fields = [each.name for each in dataclasses.fields(transformers.TrainingArguments) if each.init]
+    params = SplitParams("transformers", config, TRAINER["parameters"], fields, RESERVED, functions.values())
+    assert cur.check is not None  # there is a label, so there is data
+    known: dict[str, Any] = {"in_features": len(cur.check.columns), "task": cur.task, "num_labels": len(cur.classes or ()) or 1}
+    tokenizer: Any = None
+    tokenizer_arguments: dict[str, Any] = {}
+    if "tokenizer" in functions:
+        tokenizer_arguments = params.arguments(functions["tokenizer"], known)
+        tokenizer = functions["tokenizer"](**tokenizer_arguments)
+        known |= {"vocab_size": len(tokenizer)} if hasattr(tokenizer, "__len__") else {}
+    arguments, dataset_arguments = (params.arguments(functions[name], known) for name in ("model", "dataset"))
+    network = functions["model"](**arguments)
+    description = Description(
+        model=options["model"],
+        arguments=arguments,
+        network=_class_of(network) if isinstance(network, transformers.PreTrainedModel) else None,
+        tokenizer=_class_of(tokenizer) if tokenizer is not None else None,
+        dataset=options["dataset"],
+        dataset_arguments=dataset_arguments,
+        inputs=tuple(inspect.signature(network.forward).parameters),
+        columns=tuple(map(str, cur.check.columns)),
+        task=str(cur.task),
+        classes=len(cur.classes or ()),
+    )
+    key = json.dumps([tokenizer_arguments, dataset_arguments])
+    splits = {split: _split(split, cur, description, tokenizer, key) for split in ("train", "valid")}
+    if cur.task == "regression" and options["standardize_target"]:
+        mean, std = moments(torch.tensor(splits["train"][1], device=ranks.device), ranks)
+        description = dataclasses.replace(description, mean=mean, std=std)
+    rows = {name: Rows(inputs, description.targets(labels), description.inputs) for name, (inputs, labels) in splits.items()}
+    return _Parts(description, network, tokenizer, rows, {name: labels for name, (_, labels) in splits.items()}, params.framework)
+
+
+def _class_of(value: Any) -> str:
+    """Return a reference to the class of a value."""
+    return f"{type(value).__module__}:{type(value).__qualname__}"
+
+
+def _split(split: str, cur: trial.Current, description: Description, tokenizer: Any, key: str) -> tuple[Any, np.ndarray]:
+    """Return the inputs and the labels of this rank's rows. Inputs that an earlier trial encoded in the same way are used again.
+
+    Args:
+        split: "train" or "valid".
+        cur: The trial.
+        description: The conversion of rows.
+        tokenizer: The tokenizer; None if there is none.
+        key: Text that is the same for trials that encode the rows in the same way.
+    """
+    import ray.train
+
+    kept: dict[str, Any] = cur.cached(f"transformers.{split}", dict)  # only the latest encoding is kept
+    if kept.get("key") != key:
+        frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
+        labels = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
+        kept.update(key=key, inputs=description.convert(frame.drop(columns=cur.label), tokenizer), labels=labels)
+    return kept["inputs"], kept["labels"]
+
+
+def _training_arguments(parts: _Parts, cur: trial.Current, ranks: Ranks, folder: str) -> transformers.TrainingArguments:
+    """Return the arguments of Transformers' trainer.
+
+    Args:
+        parts: The parts of the training.
+        cur: The trial.
+        ranks: The ranks of the trial.
+        folder: Folder for the files that Transformers writes.
+    """
+    defaults = {
+        "eval_strategy": "epoch",
+        "num_train_epochs": cur.max_t or 3,
+        # All ranks have the same number of rows, so the average over the ranks' batches is the average over the rows.
+        "average_tokens_across_devices": False,
+    }
+    return transformers.TrainingArguments(
+        **defaults | parts.training,
+        output_dir=folder,
+        save_strategy="no",  # `_Trainer.evaluate` decides
+        logging_strategy="no",  # `_Reports` decides
+        report_to="none",
+        disable_tqdm=True,
+        seed=seed_of(cur.seed) % 2**32,
+        use_cpu=ranks.device.type == "cpu",
+    )
+
+
+class _Trainer(transformers.Trainer):
+    """Trainer whose ranks have their own rows of train, and whose evaluation reports a step."""
+
+    def __init__(self, steps: Steps, parts: _Parts, arguments: transformers.TrainingArguments):
+        self.steps, self.parts = steps, parts
+        self.reports = _Reports(self)
+        super().__init__(
+            model=parts.network,
+            args=arguments,
+            data_collator=_collator(parts.tokenizer),
+            train_dataset=parts.rows["train"],
+            eval_dataset=parts.rows["valid"],
+            processing_class=parts.tokenizer,
+            callbacks=[self.reports],
+        )
+        self.remove_callback(PrinterCallback)
+
+    def get_train_dataloader(self) -> torch.utils.data.DataLoader[Any]:
+        """Return the batches of this rank. `Accelerator.prepare` is not called, because it would share the rows among the ranks again."""
+        rows = self.parts.rows["train"]
+        self.batches = Batches(len(rows), self._train_batch_size, seed_of(self.args.seed, self.steps.ranks.rank))
+        return torch.utils.data.DataLoader(
+            rows,
+            batch_sampler=self.batches,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            prefetch_factor=self.args.dataloader_prefetch_factor,
+            persistent_workers=self.args.dataloader_persistent_workers,
+            pin_memory=self.args.dataloader_pin_memory and self.steps.ranks.device.type == "cuda",
+        )
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
+        """Create the scheduler, and note the settings of the new optimizer and scheduler before a checkpoint is restored."""
+        scheduler = super().create_scheduler(num_training_steps, optimizer)
+        self.steps.settings = settings_of([_unwrapped(self.optimizer)], [scheduler])
+        return scheduler
+
+    def evaluate(self, *arguments: Any, **more: Any) -> dict[str, float]:
+        """End a step, and report it. If a checkpoint is due, Transformers saves first, and `_Reports.on_save` reports the step."""
+        metrics = self.measure()
+        due = self.steps.end(metrics, self.parts.network, last=self.state.global_step >= self.state.max_steps)
+        if self.steps.ends:
+            self.steps.report_final(self.parts.network, lambda split: self.predict_split(split)[:2], metrics)
+        if due:
+            self.reports.metrics = metrics
+        else:
+            report(metrics, None)
+        named = {f"eval_{name.removeprefix('valid-')}": value for name, value in metrics.items() if name.startswith("valid-")}
+        self.control: Any = self.callback_handler.on_evaluate(self.args, self.state, self.control, named)
+        self.control.should_save = due
+        return named
+
+    def measure(self) -> dict[str, float]:
+        """Return the losses, and the requested metrics on valid."""
+        labels, predicted, loss = self.predict_split("valid")
+        metrics = {"valid-loss": loss, "train-loss": self.reports.train_loss}
+        names = [name for name in self.steps.names if name not in metrics]
+        return metrics | measure(self.parts.description.task, "valid", labels, predicted, names)
+
+    def predict_split(self, split: str) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return the labels and the predictions for the rows of all ranks, and the mean loss."""
+        ranks, parts = self.steps.ranks, self.parts
+        rows, labels = parts.rows[split], parts.labels[split]
+        ranks.share_buffers(parts.network)
+        own: Any = torch.utils.data.Subset(rows, ranks.part_of(len(rows))) if split == "valid" else rows
+        logits, total = outputs_of(parts.network, own, parts.tokenizer, self.args.per_device_eval_batch_size)
+        labels = labels if split == "valid" else ranks.gather_array(labels)
+        predicted = parts.description.predictions(torch.from_numpy(ranks.gather_array(logits.numpy())))
+        return labels, predicted, ranks.mean(torch.tensor(total, dtype=torch.float64, device=ranks.device), len(own))
+
+
+def _unwrapped(optimizer: Any) -> torch.optim.Optimizer:
+    """Return the optimizer that Accelerate has wrapped."""
+    inner: torch.optim.Optimizer = getattr(optimizer, "optimizer", optimizer)
+    return inner
+
+
+class _Reports(transformers.TrainerCallback):
+    """Callback that reports the steps with checkpoints.
+
+    Args:
+        trainer: The trainer.
+
+    Attributes:
+        train_loss: Mean loss on train since the step before.
+        metrics: Metrics of the step whose checkpoint Transformers saves.
+        seeded: Number of reported steps when the random numbers were seeded last.
+    """
+
+    def __init__(self, trainer: _Trainer):
+        self.trainer, self.steps = trainer, trainer.steps
+        self.train_loss = float("nan")
+        self.metrics: dict[str, float] = {}
+        self.seeded = -1
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """After a resume: apply changed settings."""
+        if self.steps.settings_before is not None:
+            optimizers, schedulers = [_unwrapped(kwargs["optimizer"])], [kwargs["lr_scheduler"]]
+            apply_changes(optimizers, schedulers, self.steps.settings_before, self.steps.settings)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Set the epoch, from which the order of the rows follows."""
+        self.trainer.batches.set_epoch(int(state.epoch))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Seed the first step of the optimizer after a report, so that a resumed trial repeats its draws."""
+        if self.seeded != self.steps.done:  # not each step, because a seed takes a millisecond
+            self.seeded = self.steps.done
+            set_seeds(self.steps.cur.seed, state.global_step, self.steps.ranks.rank)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Log the loss before each evaluation."""
+        control.should_log = control.should_evaluate
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Log the loss before each evaluation."""
+        control.should_log = control.should_evaluate
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
+        """Note the loss since the step before."""
+        self.train_loss = (logs or {}).get("loss", self.train_loss)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Report a step with a checkpoint. Transformers has just saved its own checkpoint into `output_dir`."""
+        saved = Path(args.output_dir, f"checkpoint-{state.global_step}")
+        report(self.metrics, functools.partial(self._save, saved) if self.steps.ranks.rank == 0 else None)
+        shutil.rmtree(saved, ignore_errors=True)
+
+    def _save(self, saved: Path, folder: Path) -> None:
+        """Write a checkpoint.
+
+        Args:
+            saved: Folder of Transformers' own checkpoint, which is moved.
+            folder: Folder of the checkpoint.
+        """
+        shutil.move(saved, folder / LATEST)
+        parts = self.trainer.parts
+        if isinstance(parts.network, transformers.PreTrainedModel):
+            parts.network.config.save_pretrained(folder)
+        if parts.tokenizer is not None:
+            parts.tokenizer.save_pretrained(folder / TOKENIZER)
+        self.steps.save(folder, parts.network, parts.description, load)
