@@ -136,47 +136,143 @@ def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) ->
 
 
 def paired(config: dict[str, Any]) -> None:
-    """Run the built-in XGBoost trainer and the bare loop in one trial, and append a line with the seconds of each to a file.
-
-    Even trials run the trainer first, and odd trials run the bare loop first.
-
-    Raises:
-        RuntimeError: The two models differ, or `OMP_NUM_THREADS` is not 2.
-    """
+    """Run the built-in XGBoost trainer and the bare loop in one trial; see `in_turn`."""
     import ray.train
 
     from sweeps import trial
     from sweeps.trainers import xgboost
 
     config, current = dict(config), trial.current()
-    into = Path(config.pop("times"))
-    if os.environ.get("OMP_NUM_THREADS") != "2":  # With 1, XGBoost trains at half the speed, whatever `nthread` is.
-        raise RuntimeError(f"OMP_NUM_THREADS is {os.environ.get('OMP_NUM_THREADS')}, but must be 2")
-    models: list[dict[str, float]] = []
+    times = config.pop("times")
 
-    def bare() -> float:
+    def bare() -> dict[str, float]:
         def matrix(name: str) -> Any:
             import xgboost as xgb
 
             frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
             return xgb.DMatrix(frame.drop(columns=current.label), frame[current.label], nthread=2)
 
-        began = time.perf_counter()
         train, valid = (current.cached(f"bare.{name}", lambda name=name: matrix(name)) for name in ("train", "valid"))
-        models.append(bare_booster({"seed": config["seed"]}, config["num_boost_round"], train, valid))
-        return time.perf_counter() - began
+        scores = bare_booster({"seed": config["seed"]}, config["num_boost_round"], train, valid)
+        return scores | {f"{split}-accuracy": 1 - scores[f"{split}-error"] for split in ("train", "valid")}
 
-    def ours() -> float:
+    in_turn(times, lambda: xgboost.train_func(config), bare)
+
+
+def in_turn(times: str, trainer: Callable[[], None], bare: Callable[[], dict[str, float]]) -> None:
+    """Run a built-in trainer and a bare loop in one trial, and append a line with the seconds of each to a file.
+
+    Even trials run the trainer first, and odd trials run the bare loop first.
+
+    Args:
+        times: Path of the file.
+        trainer: Function that runs the trainer.
+        bare: Function that runs the bare loop, and returns the metrics of the model of the best step.
+
+    Raises:
+        RuntimeError: The two models differ, or `OMP_NUM_THREADS` is not 2.
+    """
+    from sweeps import trial
+
+    if os.environ.get("OMP_NUM_THREADS") != "2":  # With 1, XGBoost trains at half the speed, whatever `nthread` is.
+        raise RuntimeError(f"OMP_NUM_THREADS is {os.environ.get('OMP_NUM_THREADS')}, but must be 2")
+    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
+
+    def run_trainer() -> None:
         began = time.perf_counter()
-        xgboost.train_func(config)
-        return time.perf_counter() - began
+        trainer()
+        found["trainer"] = time.perf_counter() - began
 
-    first = int(current.trial) % 2 == 0
-    found = [ours(), bare()] if first else [bare(), ours()][::-1]
-    if {name: models[0].get(name, 1 - models[0]["valid-error"]) for name in current.final} != current.final:
-        raise RuntimeError(f"not the same model: {models[0]} and {current.final}")
-    with open(into, "a") as file:
-        file.write(json.dumps(found) + "\n")
+    def run_bare() -> None:
+        began = time.perf_counter()
+        metrics.update(bare())
+        found["bare"] = time.perf_counter() - began
+
+    current = trial.current()
+    runs = (run_trainer, run_bare)
+    for run in runs if int(current.trial) % 2 == 0 else runs[::-1]:
+        run()
+    if {name: metrics[name] for name in current.final} != current.final:
+        raise RuntimeError(f"not the same model: {metrics} and {current.final}")
+    with open(times, "a") as file:
+        file.write(json.dumps([found["trainer"], found["bare"]]) + "\n")
+
+
+def keras_network(input_shape: tuple[int, ...]) -> Any:
+    """Return a compiled Keras model with two hidden layers for two classes."""
+    import keras
+
+    hidden = [keras.layers.Dense(64, "relu") for _ in range(2)]
+    model = keras.Sequential([keras.layers.Input(input_shape), *hidden, keras.layers.Dense(1, "sigmoid")])
+    model.compile("adam", "binary_crossentropy")
+    return model
+
+
+def bare_keras(seed: int, epochs: int, train: Any, valid: Any) -> dict[str, float]:
+    """Train with `fit`, and compute the logloss on valid after each epoch. Then evaluate the model of the best epoch.
+
+    Args:
+        seed: The trial's seed. The loop seeds its draws as the trainer does, so that both train the same model.
+        epochs: Number of epochs.
+        train: Features and labels of train.
+        valid: Features and labels of valid.
+
+    Returns:
+        The metrics of the model of the best epoch, such as `valid-auc`.
+    """
+    import keras
+    import torch
+
+    from sweeps.trainers._metrics import measure
+
+    def state(*parts: int) -> int:
+        return int(np.random.SeedSequence(parts).generate_state(1)[0] >> 1)
+
+    def scores(split: str, names: list[str] | None = None) -> dict[str, float]:
+        x, y = {"train": train, "valid": valid}[split]
+        outputs = [model.predict_on_batch(x[start : start + 16_384]) for start in range(0, len(x), 16_384)]
+        return measure("binary", split, y, np.concatenate(outputs)[:, 0].astype(np.float64), names)
+
+    def end(epoch: int, logs: Any) -> None:
+        loss = scores("valid", ["valid-logloss"])["valid-logloss"]
+        if loss < best[0]:
+            best[:] = [loss, model.get_weights()]
+
+    keras.utils.clear_session(free_memory=False)
+    keras.utils.set_random_seed(state(seed))
+    model, best = keras_network(train[0].shape[1:]), [np.inf, []]
+    begin = lambda epoch, logs: torch.manual_seed(state(seed, epoch, 0))  # noqa: E731
+    callback = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
+    model.fit(*train, batch_size=256, epochs=epochs, verbose=0, callbacks=[callback])
+    model.set_weights(best[1])
+    return scores("train") | scores("valid")
+
+
+def paired_keras(config: dict[str, Any]) -> None:
+    """Run the built-in Keras trainer and the bare loop in one trial; see `in_turn`."""
+    import dataclasses
+
+    import ray.train
+    import torch
+
+    from sweeps import trial
+    from sweeps.trainers import keras
+
+    options = {"model": "benchmarks.loops:keras_network", "framework": "torch", "standardize_target": True}
+    current = dataclasses.replace(trial.current(), options=options)
+    trial.set_current(current)
+
+    def table(name: str) -> tuple[np.ndarray, np.ndarray]:
+        frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
+        return frame.drop(columns=current.label).to_numpy(np.float32), frame[current.label].to_numpy()
+
+    def bare() -> dict[str, float]:
+        torch.set_num_threads(2)
+        train, valid = (current.cached(f"bare.{name}", lambda name=name: table(name)) for name in ("train", "valid"))
+        return bare_keras(current.seed, config["epochs"], train, valid)
+
+    in_turn(config["times"], lambda: keras.train_func({"epochs": config["epochs"], "batch_size": 256}), bare)
 
 
 # ---- digits, DDP

@@ -1,12 +1,14 @@
-"""The time inside `trainer: xgboost` and a bare `xgb.train`: 324,000 rows and 426 rows, 100 rounds, depth 6, 2 threads.
+"""The time inside `trainer: xgboost` and `trainer: keras`, and a bare `xgb.train` and `fit` of Keras on PyTorch, with 2 threads.
 
-The bare loop measures the same metrics as the trainer: the logloss on valid after each round; and at the end, for the model of the best
-round, logloss, error and AUC on train and valid. The bare loop saves nothing. The trainer also reports each round and writes the best model
-as a checkpoint. *Paired*: a trial runs the trainer and the bare loop in one process. Every second trial runs the bare loop first. Each of
-the two has its own matrices, which the first trial builds, and both must train the same model. The ratio is the median over the other
-trials. *Alone* is the bare loop in a process without Ray, for the absolute time.
-The trainer can be faster, because `xgb.train` frees its results when it returns. To evaluate the final model, the bare loop predicts all
-rows again (0.3 to 0.4 s at 324,000 rows). The trainer still has the sums of the last round (0.04 s).
+XGBoost grows 100 trees of depth 6 on 324,000 rows and on 426 rows. Keras trains a network with two hidden layers of 64 units on 32,400 rows
+and on 426 rows, for 5 and 20 epochs.
+The bare loops measure the same metrics as the trainers: the logloss on valid after each step; and at the end, for the model of the best
+step, the usual metrics on train and valid. The bare loops save nothing. The trainers also report each step and write the best model as a
+checkpoint. *Paired*: a trial runs the trainer and the bare loop in one process. Every second trial runs the bare loop first. Each of the
+two has its own copy of the data, which the first trial makes, and both must train the same model. The ratio is the median over the other
+trials. *Alone* is the bare `xgb.train` in a process without Ray, for the absolute time.
+The trainer `xgboost` can be faster, because `xgb.train` frees its results when it returns. To evaluate the final model, the bare loop
+predicts all rows again (0.3 to 0.4 s at 324,000 rows). The trainer still has the sums of the last round (0.04 s).
 The data are generated. The 14 columns are eight real numbers, three counts, and three codes with 20 to 260 values.
 
     python -m benchmarks.trainers --repeats 1
@@ -14,10 +16,12 @@ The data are generated. The 14 columns are eight real numbers, three counts, and
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.common import Goal, Measure, Median, Side, Task, Workload
@@ -25,24 +29,26 @@ from benchmarks.running import script
 
 ROUNDS = 100
 THREADS = {"OMP_NUM_THREADS": "2"}  # Other workloads have 1.
-BOUNDS = {324_000: 1.05, 426: 1.2}
 SPACE = """\
-trainer: {{loop: "benchmarks.loops:paired", backend: none}}
+trainer: {{loop: "benchmarks.loops:{loop}", backend: {backend}}}
 data: {{train: {{"benchmarks.loops:made": {{rows: {rows}}}}}, label: y, valid: {{column: part, value: valid}}}}
 objective: {{metric: valid-logloss, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
 space:
+  preprocessor: {preprocessor}
   scaling: {{resources_per_worker: {{CPU: 2}}}}
-  params: {{seed: {{grid: {seeds}}}, num_boost_round: {rounds}, max_depth: 6, times: "{times}"}}
+  params: {{seed: {{grid: {seeds}}}, times: "{times}", {params}}}
 """
+XGBOOST = {"loop": "paired", "backend": "none", "preprocessor": "[]", "params": f"num_boost_round: {ROUNDS}, max_depth: 6"}
+KERAS = {"loop": "paired_keras", "backend": "torch", "preprocessor": "[StandardScaler]"}
+BOUNDS = {"paired-324000": 1.05, "paired-426": 1.2, "keras-32400": 1.05, "keras-426": 1.2}
 
 
-def paired(task: Task, rows: int) -> dict[str, Any]:
+def paired(task: Task, rows: int, **settings: str) -> dict[str, Any]:
     from benchmarks.ours import sweep
 
     times = task.folder / "times.jsonl"
-    seeds = list(range(task.trials))
-    sweep(task, SPACE.format(rows=rows, trials=task.trials, seeds=seeds, rounds=ROUNDS, times=times))
+    sweep(task, SPACE.format(rows=rows, trials=task.trials, seeds=list(range(task.trials)), times=times, **settings))
     first, *later = [json.loads(line) for line in times.read_text().splitlines()]
     ratios = [ours / bare for ours, bare in later]
     return {
@@ -68,19 +74,26 @@ def alone(task: Task, rows: int) -> dict[str, Any]:
 
 
 def goals(median: Median) -> list[Goal]:
-    text = "time inside the trainer over the bare loop's, {:,} rows, ×"
-    return [Goal(text.format(rows), median(f"paired-{rows}", "ratio"), bound) for rows, bound in BOUNDS.items()]
+    labels = {side.name: side.label for side in SIDES}
+    text = "time inside the trainer over the bare loop's, {}, ×"
+    return [Goal(text.format(labels[name]), median(name, "ratio"), bound) for name, bound in BOUNDS.items()]
 
 
+def _sides() -> Iterator[Side]:
+    for rows, trials in ((324_000, 9), (426, 33)):
+        yield Side(f"paired-{rows}", f"xgboost, {rows:,} rows", functools.partial(paired, rows=rows, **XGBOOST), trials, THREADS)
+        yield Side(f"alone-{rows}", f"xgboost alone, {rows:,} rows", functools.partial(alone, rows=rows), trials, THREADS)
+    for rows, epochs, trials in ((32_400, 5, 9), (426, 20, 17)):
+        run = functools.partial(paired, rows=rows, params=f"epochs: {epochs}", **KERAS)
+        yield Side(f"keras-{rows}", f"keras, {rows:,} rows", run, trials, THREADS | {"KERAS_BACKEND": "torch"})
+
+
+SIDES = tuple(_sides())
 WORKLOAD = Workload(
     name="trainers",
     title="The trainer by name against a bare loop",
     text=(__doc__ or "").partition("\n\n    python")[0],
-    sides=tuple(
-        Side(f"{name}-{rows}", f"{name}, {rows:,} rows", lambda task, run=run, rows=rows: run(task, rows), trials, THREADS)
-        for rows, trials in ((324_000, 9), (426, 33))
-        for name, run in (("paired", paired), ("alone", alone))
-    ),
+    sides=SIDES,
     measures=(
         Measure("ratio", "trainer / bare loop", ""),
         Measure("trainer", "trainer"),

@@ -61,7 +61,7 @@ TRAINER: dict[str, Any] = {
     "options": {
         "model": {
             "format": "reference",
-            "description": "Function that returns a Keras model. Its arguments are `input_shape`, `outputs`, `task` and `params`.",
+            "description": "Function that returns a Keras model. It gets `input_shape`, `outputs`, `task` and the names in `params`.",
         },
         "framework": {
             "enum": ["torch", "tensorflow"],
