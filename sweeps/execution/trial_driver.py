@@ -27,13 +27,15 @@ from sweeps.execution.elastic import ElasticGangs
 from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
-from sweeps.execution.trial_logs import log_of
+from sweeps.execution.trial_logs import append_line, log_of
 from sweeps.execution.worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
 # After a rank has died or raised an exception, the other ranks that do not end within this time, in seconds, are killed.
 PEERS_END_WITHIN = 10.0
+# If a rank has returned, and the other ranks send nothing for this time, in seconds, the rank leaves the gang.
+RETURNED_LEAVE_AFTER = 30.0
 # After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The trial often ends during this delay.
 ENDS_WITHIN = 0.05
 # Interval between two checks of `limits.report_timeout`, in seconds.
@@ -95,8 +97,10 @@ class TrialDriver:
                     running.progress.return_to(running.replay[0].step)
                 if isinstance(outcome, WorkerLost):
                     self._count_loss(running, outcome)
+                    self._note_retry(running, str(outcome))
                 elif outcome.retry:
                     self._count_error(running, outcome)
+                    self._note_retry(running, str(outcome.error).rstrip().rpartition("\n")[2])
                 elif not (yields and outcome.state is State.PRUNED):
                     running.finish(outcome.state, outcome.error, outcome.refused, outcome.final)
             running.finish(State.PRUNED)  # The trial was stopped, but its workers died first.
@@ -148,6 +152,14 @@ class TrialDriver:
             self.files.submit(delete_checkpoint, Path(path))
 
     # ---- attempts
+
+    def _note_retry(self, running: RunningTrial, reason: str) -> None:
+        """Write why an attempt has ended into the log of the sweep and into the log of rank 0, if another attempt follows."""
+        if running.progress.state is not None or running.stopped:
+            return
+        text = f"attempt {running.progress.attempt} ended: {reason}; the trial is tried again"
+        log.warning("trial %s: %s", running.trial.id, text)
+        self.files.submit(append_line, log_of(running.folder, 0), text)
 
     def _count_error(self, running: RunningTrial, ended: Ended) -> None:
         running.failures += 1
@@ -222,7 +234,7 @@ class TrialDriver:
         assignments = self._assignments(gang, running, attempt, prepared)
         running.began = time.monotonic()
         ranks = [self.spawn(self._run_rank(*pair, running)) for pair in zip(gang.workers, assignments, strict=True)]
-        late = await self._await_ranks(running, ranks)
+        late = await self._await_ranks(gang, running, ranks)
         if late is None:
             await self._end_peers(gang, running, ranks)
         for worker, rank in zip(gang.workers, ranks, strict=True):
@@ -324,21 +336,34 @@ class TrialDriver:
         if not failed and len({e.reports for e in ended}) > 1:
             counts = ", ".join(f"rank {e.rank}: {e.reports}" for e in sorted(ended, key=lambda e: e.rank))
             return Ended(0, State.FAIL, f"all ranks must report the same number of times, but the numbers of reports are {counts}")
-        return with_peers(failed) if failed else min(ended, key=lambda e: e.rank)
+        return with_peers(failed, [e for e in ended if e.state is State.COMPLETE]) if failed else min(ended, key=lambda e: e.rank)
 
-    async def _await_ranks(self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
+    async def _await_ranks(self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
         """Wait until all ranks have ended or one rank has failed.
+
+        If a rank has returned, and no other rank has sent anything for `RETURNED_LEAVE_AFTER` seconds, the rank is made to leave the gang.
+        If a peer waits for this rank in a collective operation, the operation then raises an exception in the peer.
 
         Returns:
             A message about the time limit if `limits.trial_timeout` or `limits.report_timeout` is exceeded first; else None.
         """
         limit, silence = self.job.trial_timeout, self.job.report_timeout
         pending = set(ranks)
+        returned: float | None = None  # Time of the latest sign of life after a rank returned, until this rank leaves.
         while pending:
             left = None
-            if limit is not None and running.began is not None:  # The time limit includes earlier attempts.
-                left = limit + STACKS_WITHIN - running.spent()
+            if returned is not None:
+                returned = max(returned, *(running.last_update.get(n, 0.0) for n, rank in enumerate(ranks) if not rank.done()))
+                left = returned + RETURNED_LEAVE_AFTER - time.monotonic()
                 if left <= 0:
+                    returned, left, gang.broken = None, None, True
+                    for worker, rank in zip(gang.workers, ranks, strict=True):
+                        if rank.done():
+                            self.spawn(self.workers.ask_to_leave(worker))
+            if limit is not None and running.began is not None:  # The time limit includes earlier attempts.
+                until_limit = limit + STACKS_WITHIN - running.spent()
+                left = until_limit if left is None else min(left, until_limit)
+                if until_limit <= 0:
                     logs = "the log of each rank has the stack of every thread"
                     return f"the trial took longer than `limits.trial_timeout` ({limit:g} s); {logs}"
             if silence is not None:
@@ -353,6 +378,8 @@ class TrialDriver:
                 return None
             if any(isinstance(result, Ended) and result.error for result in results):
                 return None
+            if done and returned is None and not gang.broken:
+                returned = time.monotonic()
         return None
 
 
@@ -368,15 +395,20 @@ def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
     return Data(prepared["shards"][workers], prepared["check"], whole, folds)
 
 
-def with_peers(failed: Sequence[Ended]) -> Ended:
-    """Return the first failure of a gang, with a line above its error for each other rank that ended with another error.
+def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:
+    """Return the first failure of a gang, with a line above its error for each rank that returned or ended with another error.
 
     Two ranks can fail within milliseconds. The first one to arrive may be a consequence of the other, so the user sees both.
+
+    Args:
+        failed: Results of the ranks that failed. There is at least one.
+        returned: Results of the ranks whose loop has returned. The failure may be a consequence of this, too.
     """
     first, *others = failed
     last = [str(e.error).rstrip().rpartition("\n")[2] for e in failed]
-    lines = [f"rank {e.rank} failed too: {line}" for e, line in zip(others, last[1:], strict=True) if line != last[0]]
-    return replace(first, error="\n".join([*lines, str(first.error)]))
+    lines = [f"rank {e.rank} returned after {e.reports} report{'s' * (e.reports != 1)}" for e in returned]
+    lines += [f"rank {e.rank} failed too: {line}" for e, line in zip(others, last[1:], strict=True) if line != last[0]]
+    return replace(first, error="\n".join([*lines, f"rank {first.rank}: {first.error}"])) if lines else first
 
 
 def _result(rank: asyncio.Task[Ended | WorkerLost]) -> Ended | WorkerLost | None:

@@ -60,6 +60,16 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
         os.close(log)
 
 
+def append_line(log: Path, line: str) -> None:
+    """Append a line of sweeps to a log, if the log exists."""
+    with contextlib.suppress(OSError):
+        opened = os.open(log, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(opened, f"--- {line}\n".encode(errors="replace"))
+        finally:
+            os.close(opened)
+
+
 def shorten(log: int | Path) -> None:
     """If a log is larger than `LARGEST` bytes, remove its middle part.
 

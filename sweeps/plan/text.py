@@ -187,7 +187,7 @@ def _workers(plan: Plan) -> str:
     """Describe how many worker processes the sweep starts."""
     if plan.workers is None:
         return "unknown: workers with different resources do not all fit at once, so some are closed and started again"
-    return f"at most {plan.workers} processes; they stay alive for later trials"
+    return f"at most {plan.workers} {'process' if plan.workers == 1 else 'processes'}; they stay alive for later trials"
 
 
 def _data(plan: Plan) -> list[str]:

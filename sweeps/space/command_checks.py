@@ -66,7 +66,8 @@ def check_commands(file: SpaceFile, trainer: TrainerSpec, definition: TrainerDef
 def command_hint(node: Node) -> str:
     """Return a hint about a value that is no command, such as a text or an unquoted placeholder; "" without a hint."""
     if isinstance(node.value, str):
-        return f"; write [{', '.join(node.value.split())}]"
+        words = [f'"{word}"' if "{" in word else word for word in node.value.split()]
+        return f"; write [{', '.join(words)}]"
     unquoted = [child for child in node.value if child.is_map] if node.is_list else []
     return f'; put quotes around a placeholder, such as "{{{next(iter(unquoted[0].value), "params.lr")}}}"' if unquoted else ""
 

@@ -31,6 +31,11 @@ Seconds = Annotated[
     BeforeValidator(value_types.seconds),
     WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "30m", "1h30m", "2d"]}),
 ]
+HeartbeatTimeout = Annotated[
+    float,
+    BeforeValidator(value_types.heartbeat),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["60s", "5m"]}),
+]
 Size = Annotated[
     int, BeforeValidator(value_types.size), WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"})
 ]
@@ -313,7 +318,7 @@ class Limits:
     retry_on: Causes = (LOST,)
     trial_timeout: Seconds | None = None
     report_timeout: Seconds | None = None
-    heartbeat_timeout: Seconds = 60.0
+    heartbeat_timeout: HeartbeatTimeout = 60.0
     max_gpu_hours: Annotated[Number, Field(gt=0)] | None = None
     target: Number | None = None
     patience: AtLeast1 | None = None

@@ -160,7 +160,7 @@ class SpaceParser(ChainParser):
         for bound in bounds.value:
             if not allows(SCALING["num_workers"], bound.plain()):
                 return self.wrong(bound, path, f"{form}: each bound {mismatch(SCALING['num_workers'], bound, tunable=False)}")
-        lower, upper = bounds.plain()
+        lower, upper = map(int, bounds.plain())  # 1.0 is an integer in JSON Schema.
         if lower >= upper:
             hint = f"; for a fixed number of workers, write `num_workers: {lower}`" if lower == upper else ""
             return self.wrong(bounds, path, f"{form}: the upper bound must be greater than the lower bound, got {bounds.show()}{hint}")

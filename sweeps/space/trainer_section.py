@@ -117,6 +117,9 @@ class TrainerSection:
         if keys.load and (fault := self._reference_problem(keys.load, "load")):
             self.problems.add(node.value["load"].mark, "trainer.load", fault)
         self._check_backend(keys.backend, node)
+        if trainer.name is not None and keys.backend and ":" not in keys.backend and keys.backend != trainer.backend:
+            text = f"`{name.value}` needs the backend `{trainer.backend}`, got `{keys.backend}`; leave the key out"
+            self.problems.add(node.value["backend"].mark, "trainer.backend", text)
         given = {key: child for key, child in node.value.items() if key not in names}
         options = self._options(replace(node, value=given), str(name.value), at)
         spec = replace(trainer, backend=keys.backend or trainer.backend, load=keys.load or trainer.load, reuse=keys.reuse)

@@ -16,6 +16,10 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
+# Shortest value of `limits.heartbeat_timeout`, in seconds.
+SHORTEST_HEARTBEAT_TIMEOUT = 5.0
+
+
 def seconds(value: Any) -> float:
     """Return the number of seconds of a duration such as `90`, `90s`, `30m`, `1h30m` or `2d`.
 
@@ -29,6 +33,18 @@ def seconds(value: Any) -> float:
         total = sum(float(n) * unit for n, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True) if n)
     if not 0 < total < math.inf:
         raise ValueError("must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds")
+    return total
+
+
+def heartbeat(value: Any) -> float:
+    """Return the number of seconds of a duration of at least 5 seconds. A worker sends a heartbeat every two seconds.
+
+    Raises:
+        ValueError: The value is not a duration, or is too short.
+    """
+    total = seconds(value)
+    if total < SHORTEST_HEARTBEAT_TIMEOUT:
+        raise ValueError(f"must be at least {SHORTEST_HEARTBEAT_TIMEOUT:g} s, because a worker sends a heartbeat every two seconds")
     return total
 
 

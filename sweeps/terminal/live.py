@@ -75,7 +75,10 @@ class Progress:
 
 def line(s: SweepStatus) -> str:
     """Format a status as one line: number of trials by state, best value, and time left."""
-    parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING']} running", f"{s.states['PRUNED']} pruned"]
+    waiting = sum(row.stage.startswith("waiting") for row in s.rows)
+    parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING'] - waiting} running", f"{s.states['PRUNED']} pruned"]
+    if waiting:
+        parts.insert(2, f"{waiting} waiting")
     if s.states["FAIL"]:
         parts.append(f"{s.states['FAIL']} failed")
     if s.best:

@@ -108,6 +108,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "4:9: limits: must be a mapping with keys max_trials, timeout, max_concurrent_trials, max_failures, retry_on, trial_timeout, "
             "report_timeout, heartbeat_timeout, max_gpu_hours, target, patience, max_failures_in_a_row, got 4",
         ),
+        line(
+            "a time limit that is shorter than the interval of heartbeats",
+            "limits: {max_trials: 4, heartbeat_timeout: 1s}",
+            "4:44: limits.heartbeat_timeout: must be at least 5 s, because a worker sends a heartbeat every two seconds, got 1s",
+        ),
+        line(
+            "a backend that a built-in trainer does not work with",
+            "trainer: {name: xgboost, backend: none}",
+            "1:35: trainer.backend: `xgboost` needs the backend `xgboost`, got `none`; leave the key out",
+        ),
         whole(
             "several problems at once",
             short(SEVERAL),

@@ -242,6 +242,17 @@ def three_steps(config):
         ray.train.report({"loss": 1.0 / step})
 
 
+def returns_early(config):
+    """Report on both ranks, return on rank 1, and sum over both ranks on rank 0."""
+    import ray.train
+    import torch
+
+    ray.train.report({"loss": 1.0})
+    if ray.train.get_context().get_world_rank() == 0:
+        torch.distributed.all_reduce(torch.ones(1))
+        ray.train.report({"loss": 0.5})
+
+
 def fails_once(config):
     """Report five steps with a checkpoint each. Raise at step `config["at"]` on rank `config["rank"]`, in the first attempt only."""
     import json

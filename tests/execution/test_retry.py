@@ -56,6 +56,7 @@ def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(c
             progress, steps, logs = attempted(driving, number=rank, workers=workers, rank=rank)
             assert (progress.state, progress.attempts, steps) == (State.COMPLETE, 2, [1, 2, 3, 4, 5]), progress.error
             assert "attempt 2" in logs[rank] and "ConnectionResetError" in logs[rank]
+            assert "--- attempt 1 ended: ConnectionResetError: the feature store hung up; the trial is tried again" in logs[0]
             assert logs[rank].rstrip().endswith("COMPLETE after 3 reports"), "it went on from the checkpoint of step 2"
     finally:
         driving.close()
@@ -91,3 +92,16 @@ def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, 
     finally:
         driving.close()
     assert (progress.state, progress.attempts) == (State.FAIL, 1) and "limits.retry_on" in progress.error
+
+
+@pytest.mark.integration
+@pytest.mark.extended
+def test_a_rank_that_returned_leaves_the_group_so_that_its_peer_does_not_wait_forever(clean_ray, tmp_path):
+    driving = Driving(job("tests.execution.loops:returns_early", "torch"), tmp_path)
+    try:
+        t = trial(0, {}, 2, "torch")
+        driving.start(t)
+        progress, _ = driving.finish(t)
+        assert progress.state is State.FAIL and "rank 1 returned after 1 report\nrank 0: Traceback" in progress.error
+    finally:
+        driving.close()

@@ -516,10 +516,14 @@ def test_the_error_of_a_gang_names_every_rank_that_failed_in_another_way():
     cause = Ended(1, State.FAIL, "Traceback ...\nValueError: wrong row")
     same = Ended(2, State.FAIL, "other frames\nValueError: wrong row")
     consequence = Ended(0, State.FAIL, "Traceback ...\nRuntimeError: peer is gone")
-    assert trial_driver.with_peers([cause]).error == cause.error
-    found = trial_driver.with_peers([consequence, cause, same])
-    assert found.rank == 0
-    assert found.error == (
-        "rank 1 failed too: ValueError: wrong row\nrank 2 failed too: ValueError: wrong row\nTraceback ...\nRuntimeError: peer is gone"
-    )
-    assert trial_driver.with_peers([cause, same]).error == cause.error
+    assert trial_driver.with_peers([cause], []).error == cause.error
+    found = trial_driver.with_peers([consequence, cause, same], [])
+    assert found.rank == 0 and str(found.error).splitlines() == [
+        "rank 1 failed too: ValueError: wrong row",
+        "rank 2 failed too: ValueError: wrong row",
+        "rank 0: Traceback ...",
+        "RuntimeError: peer is gone",
+    ]
+    assert trial_driver.with_peers([cause, same], []).error == cause.error
+    returned = trial_driver.with_peers([consequence], [Ended(1, State.COMPLETE, reports=2)])
+    assert str(returned.error).startswith("rank 1 returned after 2 reports\nrank 0: Traceback")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from sweeps.plan import plan
 from sweeps.plan.text import render
 
@@ -17,8 +19,9 @@ def test_workers_serve_trials_of_every_size(make):
     assert plan(make("scaling: {num_workers: {choice: [1, 2, 3, 4]}}"), {"CPU": 4.0}).workers == 4
 
 
-def test_elastic_trials_may_use_every_worker(make):
-    space = make("scaling: {num_workers: {elastic: [1, 3]}}", limits="max_concurrent_trials: 2", trials=9)
+@pytest.mark.parametrize("bounds", ["[1, 3]", "[1.0, 3.0]"])
+def test_elastic_trials_may_use_every_worker(make, bounds):
+    space = make(f"scaling: {{num_workers: {{elastic: {bounds}}}}}", limits="max_concurrent_trials: 2", trials=9)
     shown = plan(space, {"CPU": 8.0})
     assert shown.workers == 6 and plan(space, {"CPU": 4.0}).workers == 4
     assert "1 to 3 workers × 1 CPU" in render(shown) and shown.to_json()["shapes"][0]["workers"] == {"elastic": [1, 3]}

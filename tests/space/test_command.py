@@ -58,6 +58,7 @@ def test_a_command_selects_the_trainer(tmp_path, command):
         ('[python, train.py, "{params.net}"]', ["6:5: params.lr: `trainer.command` does not use this parameter"]),
         ('[python, train.py, "{params.lr}", "{params.net.kind}"]', ["7:5: params.net.depth: `trainer.command` does not use"]),
         ('[python, trian.py, "{args}"]', ["1:29: trainer.command.1: no file `trian.py` in "]),
+        ("'python fit.py {args}'", ['; write [python, fit.py, "{args}"]']),
         ("python train.py", ["1:20: trainer.command: must be a list of texts and numbers", "; write [python, train.py]"]),
         ("[python, train.py, {params.lr}]", ['put quotes around a placeholder, such as "{params.lr}"']),
         ("[]", ["trainer.command: must be a list of texts and numbers"]),

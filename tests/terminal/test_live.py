@@ -16,6 +16,7 @@ import sys
 import termios
 import threading
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,6 +73,8 @@ def test_a_line_shows_trials_best_value_and_time():
     states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
     s = SweepStatus(states, 64, BestTrial("0009", 0.0413607, 49), 3700.0, TimeLeft(61.0, "somehow"))
     assert line(s) == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
+    waits = SimpleNamespace(stage="waiting for workers")
+    assert line(SweepStatus(Counter(RUNNING=3), 4, seconds=5.0, rows=(waits,))) == "0/4 trials · 2 running · 1 waiting · 0 pruned · 0:05"
     assert line(SweepStatus(total=8, seconds=5.0)) == "0/8 trials · 0 running · 0 pruned · 0:05"
     assert line(SweepStatus(total=8, seconds=5.0, left=TimeLeft(55.0, "limits.timeout", True))).endswith("0:05, at most 0:55 left")
     assert line(SweepStatus(total=8, seconds=5.0, stage="starting Ray")).endswith("· starting Ray · 0:05")
