@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from tests.commands import REPO, command
+from tests.commands import REPO
+from tests.frameworks.sweep_commands import call, predicted_without_ray
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -29,24 +26,6 @@ space:
   scaling: {{num_workers: 2, resources_per_worker: {{CPU: 1}}}}
   params: {{units: {{choice: [8, 16]}}, learning_rate: {{loguniform: [1e-3, 1e-1]}}, epochs: 3, batch_size: 64}}
 """
-WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from sweeps.cli import main; main()"
-
-
-def ended(*args: object) -> str:
-    process = command(*args)
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err[-3000:]
-    return out
-
-
-def predicted(bundle: Path, rows: Path) -> pd.DataFrame:
-    env = os.environ | {"PYTHONPATH": str(REPO)}
-    output = rows.with_name("predicted.csv")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_RAY, "predict", str(bundle), str(rows), "-o", str(output)], env=env, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return pd.read_csv(output)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +39,15 @@ def test_a_sweep_on_two_workers(tmp_path, framework):
 
     (tmp_path / "space.yaml").write_text(SPACE.format(framework=framework))
     shutil.copy(REPO / "tests" / "frameworks" / "keras_models.py", tmp_path / "nets.py")
-    runs = ("--dir", tmp_path / "runs")
-    result = json.loads(ended("run", tmp_path / "space.yaml", *runs, "--json"))
+    result = json.loads(call("run", tmp_path / "space.yaml", "--dir", tmp_path / "runs", "--json"))
     assert result["trials"]["completed"] == 2 and result["best"]["value"] > 0.9
-    again = json.loads(ended("resume", "latest", *runs, "--add-trials", "1", "--json"))
+    again = json.loads(call("resume", result["dir"], "--add-trials", "1", "--json"))
     assert again["trials"]["completed"] == 3
-    ended("export", "latest", *runs, "--refit", "-o", tmp_path / "refitted")
+    call("export", result["dir"], "--refit", "-o", tmp_path / "refitted")
     data = load_breast_cancer(as_frame=True)
-    rows = tmp_path / "rows.csv"
-    data.data.to_csv(rows, index=False)
-    for bundle in (again["bundle"], tmp_path / "refitted"):
-        assert (predicted(bundle, rows)["prediction"] == data.target).mean() > 0.85
-        packages = {line.split("==")[0].replace("_", "-") for line in (Path(bundle) / "requirements.txt").read_text().split()}
+    data.data.to_csv(tmp_path / "rows.csv", index=False)
+    for bundle in (Path(again["bundle"]), tmp_path / "refitted"):
+        assert (predicted_without_ray(bundle, tmp_path)["prediction"] == data.target).mean() > 0.85
+        packages = {line.split("==")[0].replace("_", "-") for line in (bundle / "requirements.txt").read_text().split()}
         assert packages & {"torch", "tensorflow-cpu", "tensorflow"} == {"torch"} if framework == "torch" else "torch" not in packages
         assert "keras" in packages and "ray" not in packages

@@ -1,9 +1,7 @@
-"""Train a Keras model on two ranks, in two processes without Ray."""
+"""Train Keras models on two ranks, in two processes without Ray."""
 
 from __future__ import annotations
 
-import multiprocessing
-import socket
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,60 +9,44 @@ import numpy as np
 import pytest
 
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
+from tests.ranks import call_on_two_ranks
 
 pytestmark = pytest.mark.timeout(240)
 
 MODELS = "tests.frameworks.keras_models"
 EPOCHS = 4
-# Every batch has all rows of its rank, so two ranks and one rank apply the same gradients.
-WHOLE = ("not_compiled", {"epochs": EPOCHS, "optimizer": "sgd", "learning_rate": 0.1, "batch_size": 1_000})
 RUNS = {
     "binary": ("compiled", {"epochs": EPOCHS, "batch_size": 16}),
     "regression": ("own", {"epochs": EPOCHS, "batch_size": 16, "learning_rate": 0.02}),
-    "multiclass": WHOLE,
+    # Every batch has all rows of its rank, so two ranks and one rank apply the same gradients.
+    "multiclass": ("not_compiled", {"epochs": EPOCHS, "optimizer": "sgd", "learning_rate": 0.1, "batch_size": 1_000}),
 }
 
 
-def _rank(rank, world, port, framework, folder, answers):
-    """Train every model, and train it again from its second checkpoint."""
+def _train(rank, framework, folder):
+    """Train each model on one rank of two, then again from the second checkpoint. Rank 0 also trains the last model alone."""
     import torch
 
     from sweeps.trainers import keras
 
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
-    out = {}
-    for task, (model, params) in RUNS.items():
-        current, shards = small_table(task)
-        shards["train"] = FakeShard(shards["train"].frame.iloc[rank::world].reset_index(drop=True))
+    def run(task, name, shards, rank, world, resume=None):
+        model, params = RUNS[task]
         options = {"model": f"{MODELS}:{model}", "framework": framework, "standardize_target": True}
-        found = []
-        for resume in (None, Path(folder, f"{task}-{world}-0-0", "1")):
-            keep = Path(folder, f"{task}-{world}-{rank}-{len(found)}")
-            keep.mkdir()
-            cur = current(options=options, checkpoint_interval=0.0)
-            torch.distributed.barrier()  # rank 0 has written the checkpoint
-            found.append(run_loop(keras.train_func, params, cur, shards, keep, resume=resume, rank=rank, world=world))
-        checkpoint = found[0].checkpoints.get(EPOCHS)
-        out[task] = [each.metrics for each in found], found[0].final, checkpoint and str(checkpoint)
-    torch.distributed.destroy_process_group()
-    answers.put((rank, out))
+        cur = small_table(task)[0](options=options, checkpoint_interval=0.0)
+        keep = Path(folder, f"{task}-{name}", str(rank))
+        keep.mkdir(parents=True)
+        return run_loop(keras.train_func, params, cur, shards, keep, resume=resume, rank=rank, world=world)
 
-
-def _train(world: int, framework: str, folder: Path) -> dict:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    started = [context.Process(target=_rank, args=(rank, world, port, framework, str(folder), answers)) for rank in range(world)]
-    for process in started:
-        process.start()
-    try:
-        return dict(answers.get(timeout=200) for _ in started)
-    finally:
-        for process in started:
-            process.join(10)
-            process.kill()
+    found = {}
+    for task in RUNS:
+        shards = small_table(task)[1]
+        part = shards | {"train": FakeShard(shards["train"].frame.iloc[rank::2].reset_index(drop=True))}
+        whole = run(task, "whole", part, rank, 2)
+        torch.distributed.barrier()  # rank 0 has written the checkpoints
+        rest = run(task, "rest", part, rank, 2, resume=Path(folder, f"{task}-whole", "0", "1"))
+        found[task] = whole.metrics, rest.metrics, whole.final, {step: str(path) for step, path in whole.checkpoints.items()}
+    alone = run("multiclass", "alone", shards, 0, 1) if rank == 0 else None
+    return found, alone and (alone.metrics, alone.final)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +56,12 @@ def _train(world: int, framework: str, folder: Path) -> dict:
 def test_two_ranks_train_one_model(tmp_path, framework):
     if not find_spec("keras") or not find_spec(framework):
         pytest.skip(f"needs keras and {framework}")
-    two, one = _train(2, framework, tmp_path), _train(1, framework, tmp_path)
-    for task in RUNS:
-        ((whole, resumed), final, checkpoint), (others, _, none) = two[0][task], two[1][task]
-        assert len(whole) == EPOCHS and checkpoint and none is None
-        assert others == [whole, resumed], "the ranks report the same numbers"
-        assert resumed == whole[2:], "a resumed trial repeats the numbers"
-        metric = small_table(task)[0]().metric
-        assert {f"{split}-{metric.partition('-')[2]}" for split in ("train",)} <= final.keys()
-        check = np.load(Path(checkpoint, "check.npy"))
-        assert np.isfinite(check).all()
-    task = "multiclass"
-    alone, together = one[0][task][0][0], two[0][task][0][0]
+    (found, (alone, final)), (others, _) = call_on_two_ranks(_train, framework, str(tmp_path), timeout=200)
+    for task, (whole, rest, _, checkpoints) in found.items():
+        assert len(whole) == EPOCHS and list(checkpoints) == [1, 2, 3, 4]
+        assert rest == whole[2:], "a resumed trial repeats the numbers"
+        assert others[task] == (*found[task][:3], {}), "the ranks report the same numbers, and only rank 0 writes checkpoints"
+        assert np.isfinite(np.load(Path(checkpoints[EPOCHS], "check.npy"))).all()
+    together, _, final_together, _ = found["multiclass"]
     assert [each["valid-mlogloss"] for each in together] == pytest.approx([each["valid-mlogloss"] for each in alone], rel=1e-4)
-    assert two[0][task][1]["train-mlogloss"] == pytest.approx(one[0][task][1]["train-mlogloss"], rel=1e-4)
+    assert final_together == pytest.approx(final, rel=1e-4)
