@@ -69,10 +69,11 @@ def backend(value: Any) -> Any:
     Raises:
         ValueError: The value is neither a name of a backend nor a reference.
     """
-    if isinstance(value, str) and (value in BACKENDS or ":" in value):
+    is_horovod = str(value).lower() == "horovod" or str(value).startswith("ray.train.horovod")
+    if isinstance(value, str) and (value in BACKENDS or ":" in value) and not is_horovod:
         return value
     rule = f"must be {', '.join(BACKENDS)} or a reference `module:BackendConfig`"
-    if str(value).lower() == "horovod":
+    if is_horovod:
         raise ValueError(f"{rule}; Ray's Horovod backend works only with a worker group that Ray has removed")
     raise ValueError(rule)
 

@@ -156,6 +156,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             f"1:39: trainer.backend: {BACKENDS}; Ray's Horovod backend works only with a worker group that Ray has removed, got horovod",
         ),
         line(
+            "Horovod by its class",
+            'trainer: {loop: marks:train, backend: "ray.train.horovod:HorovodConfig"}',
+            f"1:39: trainer.backend: {BACKENDS}; Ray's Horovod backend works only with a worker group that Ray has removed, "
+            "got 'ray.train.horovod:HorovodConfig'",
+        ),
+        line(
             "a backend of your own that does not exist",
             'trainer: {loop: marks:train, backend: "marks:Config"}',
             "1:39: trainer.backend: `marks:Config`: `marks` has no `Config`; valid: clip, load, rows, train",
