@@ -1,12 +1,13 @@
-"""The time inside `trainer: xgboost` and `trainer: keras`, and a bare `xgb.train` and `fit` of Keras on PyTorch, with 2 threads.
+"""The time inside the trainers `xgboost`, `keras` and `sklearn`, and inside bare loops of the same frameworks, with 2 threads.
 
 XGBoost grows 100 trees of depth 6 on 324,000 rows and on 426 rows. Keras trains a network with two hidden layers of 64 units on 32,400 rows
-and on 426 rows, for 5 and 20 epochs.
+and on 426 rows, for 5 and 20 epochs, on PyTorch. scikit-learn grows a forest of 100 trees in ten steps on 32,400 rows and on 426 rows, and
+makes ten passes of `SGDClassifier` over 324,000 rows.
 The bare loops measure the same metrics as the trainers: the logloss on valid after each step; and at the end, for the model of the best
-step, the usual metrics on train and valid. The bare loops save nothing. The trainers also report each step and write the best model as a
-checkpoint. *Paired*: a trial runs the trainer and the bare loop in one process. Every second trial runs the bare loop first. Each of the
-two has its own copy of the data, which the first trial makes, and both must train the same model. The ratio is the median over the other
-trials. *Alone* is the bare `xgb.train` in a process without Ray, for the absolute time.
+step, the usual metrics on train and valid, or on valid alone with scikit-learn. The bare loops save nothing. The trainers also report each
+step and write the best model as a checkpoint. *Paired*: a trial runs the trainer and the bare loop in one process. Every second trial runs
+the bare loop first. Each of the two has its own copy of the data, which the first trial makes, and both must train the same model. The
+ratio is the median over the other trials. *Alone* is the bare `xgb.train` in a process without Ray, for the absolute time.
 The trainer `xgboost` can be faster, because `xgb.train` frees its results when it returns. To evaluate the final model, the bare loop
 predicts all rows again (0.3 to 0.4 s at 324,000 rows). The trainer still has the sums of the last round (0.04 s).
 The data are generated. The 14 columns are eight real numbers, three counts, and three codes with 20 to 260 values.
@@ -30,7 +31,7 @@ from benchmarks.running import script
 ROUNDS = 100
 THREADS = {"OMP_NUM_THREADS": "2"}  # Other workloads have 1.
 SPACE = """\
-trainer: {{loop: "benchmarks.loops:{loop}", backend: {backend}}}
+trainer: {{loop: "benchmarks.{loop}", backend: {backend}}}
 data: {{train: {{"benchmarks.loops:made": {{rows: {rows}}}}}, label: y, valid: {{column: part, value: valid}}}}
 objective: {{metric: valid-logloss, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
@@ -39,9 +40,13 @@ space:
   scaling: {{resources_per_worker: {{CPU: 2}}}}
   params: {{seed: {{grid: {seeds}}}, times: "{times}", {params}}}
 """
-XGBOOST = {"loop": "paired", "backend": "none", "preprocessor": "[]", "params": f"num_boost_round: {ROUNDS}, max_depth: 6"}
-KERAS = {"loop": "paired_keras", "backend": "torch", "preprocessor": "[StandardScaler]"}
-BOUNDS = {"paired-324000": 1.05, "paired-426": 1.2, "keras-32400": 1.05, "keras-426": 1.2}
+XGBOOST = {"loop": "loops:paired", "backend": "none", "preprocessor": "[]", "params": f"num_boost_round: {ROUNDS}, max_depth: 6"}
+KERAS = {"loop": "loops:paired_keras", "backend": "torch", "preprocessor": "[StandardScaler]"}
+SKLEARN = {"loop": "sklearn_loops:paired_sklearn", "backend": "none"}
+BOUNDS = {
+    **{"paired-324000": 1.05, "paired-426": 1.2, "keras-32400": 1.05, "keras-426": 1.2},
+    **{"forest-32400": 1.05, "sgd-324000": 1.05, "forest-426": 1.2},
+}
 
 
 def paired(task: Task, rows: int, **settings: str) -> dict[str, Any]:
@@ -86,6 +91,9 @@ def _sides() -> Iterator[Side]:
     for rows, epochs, trials in ((32_400, 5, 9), (426, 20, 17)):
         run = functools.partial(paired, rows=rows, params=f"epochs: {epochs}", **KERAS)
         yield Side(f"keras-{rows}", f"keras, {rows:,} rows", run, trials, THREADS | {"KERAS_BACKEND": "torch"})
+    for case, rows, steps, trials in (("forest", 32_400, "[]", 9), ("sgd", 324_000, "[StandardScaler]", 9), ("forest", 426, "[]", 17)):
+        run = functools.partial(paired, rows=rows, preprocessor=steps, params=f"case: {case}", **SKLEARN)
+        yield Side(f"{case}-{rows}", f"sklearn, {case}, {rows:,} rows", run, trials, THREADS)
 
 
 SIDES = tuple(_sides())
