@@ -19,15 +19,59 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps.core.parameter_schema import Fragment, allows, rule_of
 from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
-__all__ = ["fill_parameters", "report", "reports_all", "require_metric", "require_numbers", "require_task", "safe_names", "whole_numbers"]
+    from sweeps import trial
+
+__all__ = [
+    "Rows",
+    "fill_parameters",
+    "read_rows",
+    "report",
+    "reports_all",
+    "require_metric",
+    "require_numbers",
+    "require_task",
+    "safe_names",
+    "whole_numbers",
+]
+
+
+class Rows(NamedTuple):
+    """The rows of a split that a rank has.
+
+    Attributes:
+        features: The prepared features.
+        label: Class codes as int64, or values as float64, shape (n,).
+        weight: Weight of each row, float64 of shape (n,). None if the rows have no weights.
+    """
+
+    features: pd.DataFrame
+    label: np.ndarray
+    weight: np.ndarray | None
+
+
+def read_rows(split: str, cur: trial.Current) -> Rows:
+    """Read this rank's rows of a split.
+
+    Args:
+        split: "train" or "valid". Rows of valid have no weights.
+        cur: The trial.
+    """
+    import numpy as np
+    import ray.train
+
+    frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
+    label = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
+    weight = frame[cur.weight].to_numpy() if cur.weight in frame.columns else None
+    return Rows(frame.drop(columns=[name for name in (cur.label, cur.weight) if name in frame.columns]), label, weight)
 
 
 def fill_parameters(trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:

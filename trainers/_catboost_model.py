@@ -38,17 +38,20 @@ TINY = {
 }
 
 
-def metric_name(task: str, split: str, metric: str) -> str | None:
+def metric_name(task: str, weighted: bool, split: str, metric: str) -> str | None:
     """Return CatBoost's name of a metric; None if CatBoost does not have the metric.
 
     Args:
         task: "binary", "multiclass" or "regression".
-        split: "train" or "valid". The name does not depend on it.
+        weighted: True if the rows of train have weights. A metric of train then counts each row once, if CatBoost allows it.
+        split: "train" or "valid".
         metric: Name of the metric without a split.
     """
-    if metric in OWN:
-        return NATIVE[task].get(metric)
-    return metric if _is_known(task, metric) else None
+    name = NATIVE[task].get(metric) if metric in OWN else metric if _is_known(task, metric) else None
+    if name is None or split == "valid" or not weighted:
+        return name
+    equal = f"{name}{';' if ':' in name else ':'}use_weights=false"
+    return equal if _is_known(task, equal) else name
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import xgboost as xgb
 
 from sweeps.trainers import require_numbers, safe_names
@@ -26,22 +28,38 @@ class Columns:
         return Columns(None, self.types if "c" in (self.types or ()) else None)
 
 
-def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = None) -> xgb.DMatrix:
-    """Convert prepared rows to a `DMatrix` with the features and, if `label` is given, the label.
+def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = None, weight: str | None = None) -> xgb.DMatrix:
+    """Convert prepared rows to a `DMatrix` with the features and, if `label` and `weight` are given, the labels and weights.
 
     Args:
         frame: Prepared rows.
         label: Name of the label column. None if the rows have no label.
         threads: Number of threads that XGBoost uses. If None, XGBoost chooses the number.
+        weight: Name of the column of weights. None if the rows have no weights.
 
     Raises:
         ValueError: A feature is not numeric.
     """
-    features = frame.drop(columns=[label]) if label else frame
+    features = frame.drop(columns=[name for name in (label, weight) if name])
     require_numbers(features, also="category")
     names = safe_names(features.columns, "[]<")
     target = frame[label].to_numpy() if label else None
-    return xgb.DMatrix(features.set_axis(names, axis=1), target, enable_categorical=True, nthread=threads)
+    weights = frame[weight].to_numpy() if weight else None
+    return xgb.DMatrix(features.set_axis(names, axis=1), target, weight=weights, enable_categorical=True, nthread=threads)
+
+
+@contextlib.contextmanager
+def unweighted(matrix: xgb.DMatrix) -> Iterator[None]:
+    """In the block, all rows of a matrix count equally. XGBoost would also use the weights to measure metrics."""
+    weights = matrix.get_weight()
+    if not len(weights):
+        yield
+        return
+    matrix.set_weight(np.ones_like(weights))
+    try:
+        yield
+    finally:
+        matrix.set_weight(weights)
 
 
 def unnamed(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, Columns]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.metrics import OWN, find
-from sweeps.trainers import safe_names
+from sweeps.trainers import Rows, safe_names
 from sweeps.trainers._best import BestStep
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import SPLITS, RequestedMetrics
@@ -186,7 +186,7 @@ class RoundMetrics:
         booster: lgb.Booster,
         best: BestRound,
         step: int,
-        rows: Mapping[str, tuple[pd.DataFrame, np.ndarray]],
+        rows: Mapping[str, Rows],
         reported: Mapping[str, float],
     ) -> dict[str, float]:
         """Measure the model of the best round. Metrics that the trial reported are left out, and metrics that only LightGBM has.
@@ -195,17 +195,16 @@ class RoundMetrics:
             booster: The booster after its last round.
             best: The best round.
             step: Number of the last round.
-            rows: Features and labels of "train" and "valid".
+            rows: Rows of "train" and "valid".
             reported: The metrics that the last round reports.
         """
         wanted = [n for n in self.requested.final if n not in reported and find(n.partition("-")[2], self.task) is not None]
         found: dict[str, float] = {}
         for split in SPLITS:
             if any(name.startswith(split) for name in wanted):
-                features, label = rows[split]
                 is_last = (best.step or step) == step
-                predictions = _last_predictions(booster, split) if is_last else best.predict(booster, features)
-                found |= measure(self.task, split, label, predictions, wanted)
+                predictions = _last_predictions(booster, split) if is_last else best.predict(booster, rows[split].features)
+                found |= measure(self.task, split, rows[split].label, predictions, wanted)
         return found
 
 

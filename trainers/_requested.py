@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps import trial
+from sweeps.core.metrics import find
 from sweeps.trainers import reports_all, require_metric, require_task
 from sweeps.trainers._metrics import is_computed
 
@@ -70,6 +71,18 @@ class RequestedMetrics:
             if name not in framework_names and not is_computed(name, task):
                 require_metric(name, [f"valid-{metric}" for metric in usual[task]], "a metric of params.eval_metric")
         return cls(names, reported, final, framework_names, bool(own), report_all)
+
+    def with_computed_train(self, task: str) -> RequestedMetrics:
+        """Return the same metrics, but those of train are computed from predictions if sweeps has them.
+
+        Use this method if the rows have weights, because the framework's metrics of train would use the weights.
+        """
+        names = {
+            name: framework
+            for name, framework in self.framework_names.items()
+            if name.startswith("valid-") or find(name.partition("-")[2], task) is None
+        }
+        return replace(self, framework_names=names)
 
     @property
     def lead(self) -> str:

@@ -25,7 +25,7 @@ import catboost as cb
 import numpy as np
 
 from sweeps import trial
-from sweeps.trainers import whole_numbers
+from sweeps.trainers import read_rows, whole_numbers
 from sweeps.trainers._catboost_model import Model, categorical, metric_name, with_text
 from sweeps.trainers._catboost_rounds import Training
 from sweeps.trainers._metrics import REPORTED
@@ -41,6 +41,7 @@ TRAINER: dict[str, Any] = {
     "max_workers": 1,
     "resume_files": ["snapshot", "state.json"],
     "needs_label": True,
+    "weights": True,
     # A model and a snapshot, in which every tree has all its leaves. The snapshot also has predictions for every row.
     "checkpoint_bytes": (
         "100_000 + 1_000 * features + 40 * rows * outputs + 2 * (iterations or max_t or 1_000) * (400 + 16 * outputs * 2 ** (depth or 6))"
@@ -216,7 +217,7 @@ def train_func(config: dict[str, Any]) -> None:
         ValueError: The data has no label, a parameter is refused, a requested metric is unknown, or the training ended early.
     """
     cur = trial.current()
-    requested = RequestedMetrics.of(config, cur, REPORTED, functools.partial(metric_name, str(cur.task)))
+    requested = RequestedMetrics.of(config, cur, REPORTED, functools.partial(metric_name, str(cur.task), cur.weight is not None))
     params = parameters(config, cur)
     data = {split: cur.cached(f"catboost.{split}", functools.partial(_rows, split, cur)) for split in ("train", "valid")}
     with tempfile.TemporaryDirectory() as scratch:
@@ -263,9 +264,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
 
 def _rows(split: str, cur: trial.Current) -> tuple[cb.Pool, np.ndarray]:
     """Return this worker's rows of `train` or `valid` in CatBoost's format, and their labels."""
-    import ray.train
-
-    frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
-    features, label = frame.drop(columns=[cur.label]), frame[cur.label].to_numpy()
-    text = categorical(features)
-    return cb.Pool(with_text(features, text), label, cat_features=text, thread_count=cur.threads), label
+    rows = read_rows(split, cur)
+    text = categorical(rows.features)
+    pool = cb.Pool(with_text(rows.features, text), rows.label, cat_features=text, weight=rows.weight, thread_count=cur.threads)
+    return pool, rows.label

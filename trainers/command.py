@@ -38,6 +38,7 @@ TRAINER: dict[str, Any] = {
     "backend": "sweeps.trainers.command:SharedGpus",
     "selected_by": "command",
     "additional_parameters": True,
+    "weights": True,  # train.parquet has the column
     "options": {
         "command": {
             "format": "command",

@@ -26,7 +26,7 @@ import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
-from sweeps.trainers import report, require_numbers, safe_names, whole_numbers
+from sweeps.trainers import Rows, read_rows, report, require_numbers, safe_names, whole_numbers
 from sweeps.trainers._lightgbm_booster import REFUSED_IN_NAMES, BestRound, RoundMetrics, metric_name, predict
 from sweeps.trainers._metrics import REPORTED
 from sweeps.trainers._requested import RequestedMetrics
@@ -44,6 +44,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest.txt", "state.json"],
     "reads_numbers": True,
     "needs_label": True,
+    "weights": True,
     # At most two models as text, in which every tree has all its leaves.
     "checkpoint_bytes": (
         "10_000 + 100 * features + 2 * (num_boost_round or max_t or 100) * outputs * (500 + 150 * min(num_leaves or 31, 2 * rows))"
@@ -312,8 +313,10 @@ def train_func(config: dict[str, Any]) -> None:
     cur, rank = trial.current(), ray.train.get_context().get_world_rank()
     requested = RequestedMetrics.of(config, cur, REPORTED, functools.partial(metric_name, str(cur.task)))
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
-    rows = {split: cur.cached(f"lightgbm.{split}", functools.partial(_rows, split, str(cur.label))) for split in ("train", "valid")}
-    params = parameters(config, cur, list(rows["train"][0].columns)) | _network()
+    if cur.weight is not None:
+        requested = requested.with_computed_train(str(cur.task))
+    rows = {split: cur.cached(f"lightgbm.{split}", functools.partial(_rows, split, cur)) for split in ("train", "valid")}
+    params = parameters(config, cur, list(rows["train"].features.columns)) | _network()
     params["metric"] = requested.framework_metrics(requested.reported) or "None"
     best = BestRound(cur, params["boosting"] == "dart")
     previous, done = _restore(best, _can_continue(params))
@@ -322,7 +325,7 @@ def train_func(config: dict[str, Any]) -> None:
     train, valid = _datasets(cur, rows, params, previous is not None)
     metrics_of = RoundMetrics(requested, str(cur.task))
     last = min(rounds, cur.max_t or rounds)
-    interval = _renewal_interval(params, rows["train"][0].size)
+    interval = _renewal_interval(params, rows["train"].features.size)
     booster: lgb.Booster | None = None
     try:
         for step in range(1 if previous is None else done + 1, rounds + 1):
@@ -439,19 +442,14 @@ def _network() -> dict[str, Any]:
     return {"pre_partition": True, "tree_learner": "data"} | get_network_params()
 
 
-def _rows(split: str, label: str) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the features and the labels of this rank's rows of `train` or `valid`."""
-    import ray.train
-
-    frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
-    features = frame.drop(columns=[label])
-    require_numbers(features, also="category")
-    return features, frame[label].to_numpy()
+def _rows(split: str, cur: trial.Current) -> Rows:
+    """Return this rank's rows of `train` or `valid`."""
+    rows = read_rows(split, cur)
+    require_numbers(rows.features, also="category")
+    return rows
 
 
-def _datasets(
-    cur: trial.Current, rows: dict[str, tuple[pd.DataFrame, np.ndarray]], params: dict[str, Any], continued: bool
-) -> tuple[lgb.Dataset, lgb.Dataset]:
+def _datasets(cur: trial.Current, rows: dict[str, Rows], params: dict[str, Any], continued: bool) -> tuple[lgb.Dataset, lgb.Dataset]:
     """Return LightGBM's data sets of train and valid, which an earlier trial may have built.
 
     The worker keeps one pair for new trials and one pair for trials that continue from a model, because LightGBM stores the predictions of
@@ -459,18 +457,19 @@ def _datasets(
 
     Args:
         cur: The trial.
-        rows: Features and labels of "train" and "valid".
+        rows: Rows of "train" and "valid".
         params: LightGBM's parameters.
         continued: True if the trial continues from a model.
     """
     wanted = {name: params[name] for name in DATASET_PARAMETERS if name in params}
     kept = cur.cached("lightgbm.datasets", dict)
     if kept.get(continued, (None,))[0] != wanted:
-        (x, y), (x_valid, y_valid) = (
-            (features.set_axis(safe_names(features.columns, REFUSED_IN_NAMES), axis=1), label) for features, label in rows.values()
+        (x, y, weight), (x_valid, y_valid, _) = (
+            (each.features.set_axis(safe_names(each.features.columns, REFUSED_IN_NAMES), axis=1), each.label, each.weight)
+            for each in rows.values()
         )
         settings = wanted | {"num_threads": params["num_threads"], "verbosity": params["verbosity"]}
-        train = lgb.Dataset(x, y, params=settings, free_raw_data=False)
+        train = lgb.Dataset(x, y, weight=weight, params=settings, free_raw_data=False)
         kept[continued] = wanted, train, lgb.Dataset(x_valid, y_valid, reference=train, params=settings, free_raw_data=False)
     _, train, valid = kept[continued]
     return train, valid

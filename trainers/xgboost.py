@@ -14,6 +14,7 @@ and auc for two classes, mlogloss and merror for more classes, and rmse and mae 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ import xgboost as xgb
 from sweeps import trial
 from sweeps.trainers import report, whole_numbers
 from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
-from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed
+from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed, unweighted
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._xgboost_metrics import METRICS, final_metrics, metric_name, parsed
@@ -40,6 +41,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest.ubj", "state.json"],
     "reads_numbers": True,
     "needs_label": True,
+    "weights": True,
     # At most two models, in which every tree is full.
     "checkpoint_bytes": (
         "10_000 + 2 * (num_boost_round or max_t or 100) * outputs * (num_parallel_tree or 1)"
@@ -205,7 +207,7 @@ def train_func(config: dict[str, Any]) -> None:
     cur = trial.current()
     requested = RequestedMetrics.of(config, cur, METRICS, functools.partial(metric_name, str(cur.task)))
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
-    train, columns = cur.cached("xgboost.train", lambda: unnamed(matrix(_shard("train"), cur.label, cur.threads)))
+    train, columns = cur.cached("xgboost.train", lambda: unnamed(matrix(_shard("train"), cur.label, cur.threads, cur.weight)))
     valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
     check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
 
@@ -222,7 +224,8 @@ def train_func(config: dict[str, Any]) -> None:
         if interval and ((step - 1) % interval == 0 or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
         booster.update(train, step - 1)
-        measured = parsed(booster.eval_set(evals, step - 1))
+        with unweighted(train) if "train" in requested.splits else contextlib.nullcontext():
+            measured = parsed(booster.eval_set(evals, step - 1))
         if requested.computed:
             measured |= measure(str(cur.task), "valid", valid.get_label(), predict(booster, valid), requested.computed)
         if step == done + 1:
@@ -231,7 +234,8 @@ def train_func(config: dict[str, Any]) -> None:
         best.compare_booster(booster, step, metrics[requested.lead])
         resumable = not interval or step % interval == 0 or step == last or step in cur.milestones
         if step == last:  # before `report`, which ends the trial at the scheduler's `max_t`
-            final = final_metrics(best.model(booster, step), splits, requested.framework_metrics(requested.final))
+            with unweighted(train):
+                final = final_metrics(best.model(booster, step), splits, requested.framework_metrics(requested.final))
             cur.report_final({name: value for name, value in final.items() if name not in metrics})
         due = saves and resumable and cur.checkpoint_due(step, last=step == last)
         report(metrics, functools.partial(best.save, booster, step) if due else None)

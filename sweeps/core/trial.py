@@ -233,6 +233,8 @@ class Current:
         roots: Folders in which the files that the space file names are looked up: the folder of the space file, then the working directory.
             If workers have a copy of the user's code, this is the copy.
         final: The metrics that `report_final` has recorded.
+        weight: Name of the column with the weights of the rows in the shard of train; None if the rows have no weights. The column is not a
+            feature. The shard of valid and `check` do not have it.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
 
@@ -254,6 +256,7 @@ class Current:
     options: dict[str, Any] = field(default_factory=dict)
     roots: tuple[Path, ...] = ()
     final: dict[str, float] = field(default_factory=dict)
+    weight: str | None = None
     _folder: Path | None = field(default=None, repr=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)

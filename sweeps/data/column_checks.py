@@ -75,8 +75,8 @@ def check_step_columns(
         features: columns that reach the first step.
         label: the label column, which is not passed to any step; None if the data has no label.
         source: name of the data source, for messages.
-        removed: columns of the data that do not reach any step: the label, the columns in `data.drop`, and the columns of
-            splits `{column: ..., value: ...}`.
+        removed: columns of the data that do not reach any step: the label, columns of weights, the columns in `data.drop`, and the
+            columns of splits `{column: ..., value: ...}`.
 
     Returns:
         One problem for each wrong name. Its place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
@@ -110,7 +110,7 @@ def _step_problems(step: Step, available: AvailableColumns, label: str | None, w
         if want == label:
             text = f"`{want}` is the label, which no step may change"
         elif want in removed:
-            text = f"`{want}` is not a feature, because data.drop or a split removes this column"
+            text = f"`{want}` is not a feature, because data.drop, data.weight or a split removes it"
         else:
             problem = f"no column in {where} matches `{want}`" if glob.has_magic(want) else f"no column `{want}` in {where}"
             text = f"{problem}; {nearest_column(want, sorted(available.names))}"

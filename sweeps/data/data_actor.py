@@ -34,8 +34,11 @@ from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform, runs_tasks
 from sweeps.data.tables import arrays_to_tensors, split_equally
 from sweeps.data.variants import DataVariants, variant_name
+from sweeps.data.weights import COLUMN, row_weights
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from sweeps.space import DataSpec, Space, Step
 
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must reproduce these predictions.
@@ -103,8 +106,8 @@ class _DataActor:
             before: fingerprint of the data when the sweep began. None if the sweep is new.
 
         Returns:
-            The information about the data. The fingerprint covers all variants. The other fields describe the data before tuned `drop` and
-            `rows` are applied. If `data.train` is tuned, they describe the first option.
+            The information about the data. The fingerprint covers all variants. The other fields describe the data before tuned keys other
+            than `train` are applied. If `data.train` is tuned, they describe the first option.
 
         Raises:
             InputError: see `DataVariants`. Also raised if the fingerprint of the data is not `before`; in this case, nothing is written.
@@ -169,8 +172,9 @@ class _DataActor:
             A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: maps each number of
             workers to references of Ray Datasets: for `train`, one reference for each rank; for `valid`, a single reference that all ranks
             share. `check`: reference of the first prepared rows of valid (at most `CHECK_ROWS`), without the label. If the space names no
-            data, there are no references, and `check` is None. `folds`: for a cross-validation, a dict with `shards` and `check` for each
-            fold; the other entries then describe the first fold, and `bytes` is the size of all folds.
+            data, there are no references, and `check` is None. `weight`: name of the column of train with the weights of the rows; None
+            if there are no weights. `folds`: for a cross-validation, such a dict for each fold; the other entries then
+            describe the first fold, and `bytes` is the size of all folds.
 
         Raises:
             InputError: the chain cannot be fitted.
@@ -183,7 +187,7 @@ class _DataActor:
                 raise ReloadError(e.problems) from e
         self.is_new, data = False, data or {}
         if self.variants is None:
-            return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None}
+            return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None, "weight": None}
         key = data_key(self.variants.fingerprint_of(data), steps)
         if key not in self.prepared:
             self.prepared[key] = self._prepare(key, steps, data)
@@ -201,25 +205,29 @@ class _DataActor:
             return self._fit(key, steps, self.variants.splits(data))
         fitted = [self._fit(f"{key}-fold-{number}", steps, splits) for number, splits in enumerate(folds, 1)]
         size = sum(fold["bytes"] for fold in fitted)
-        return fitted[0] | {"key": key, "bytes": size, "folds": [{name: fold[name] for name in ("shards", "check")} for fold in fitted]}
+        return fitted[0] | {"key": key, "bytes": size, "folds": fitted}
 
     def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> dict[str, Any]:
         import pyarrow as pa
 
-        label = splits.label
+        label, weights = splits.label, row_weights(splits)
+        rows = splits.train.select([name for name in splits.train.column_names if name in (*splits.features, label)])
         stored = None
         with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
             stored = self.store.find_chain(key)  # exists in a resumed sweep
         if stored is None:
-            fitted, prepared = fit_transform(steps, splits.train, label)
+            fitted, prepared = fit_transform(steps, rows, label)
         else:
-            fitted, prepared = stored, stored.transform(splits.train.to_pandas())
+            fitted, prepared = stored, stored.transform(rows.to_pandas())
         valid = fitted.transform(splits.valid.to_pandas())
         if self.numeric_only:
             check_all_numeric(valid, label)
         check = valid.head(CHECK_ROWS)  # with arrays instead of Ray Data's tensors, as a bundle passes rows to the model
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
         prepared, valid = arrays_to_tensors(prepared, tensors), arrays_to_tensors(valid, tensors)
+        if weights is not None:
+            _require_free_name(prepared)
+            prepared[COLUMN] = weights
         train = pa.Table.from_pandas(prepared, preserve_index=False)
         # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow block as objects. `from_pandas` would
         # run a task for each frame, to find out the frame's schema.
@@ -232,11 +240,19 @@ class _DataActor:
             self.store.save_chain(key, fitted)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())
         features = check if label is None else check.drop(columns=label, errors="ignore")
-        return {"key": key, "bytes": size, "shards": shards, "check": ray.put(features)}
+        weight = None if weights is None else COLUMN
+        return {"key": key, "bytes": size, "shards": shards, "check": ray.put(features), "weight": weight}
 
     def pid(self) -> int:
         """Return the id of this process. The id is part of the name of Ray's log file, which tells why the process died."""
         return os.getpid()
+
+
+def _require_free_name(prepared: pd.DataFrame) -> None:
+    """Raise an InputError if the prepared rows already have a column with the name of the column of weights."""
+    if COLUMN in prepared.columns:
+        text = f"the prepared rows have a column `{COLUMN}`, which is the name of the column of weights; rename the column, or drop it"
+        raise InputError(Problem("data.drop", text))
 
 
 DataActor = ray.remote(num_cpus=0, max_restarts=-1)(_DataActor)

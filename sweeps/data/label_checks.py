@@ -56,6 +56,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     present = columns["train"]
     problems = [] if spec.label is None or spec.label in present else [_missing("label", spec.label, spec, present)]
     problems += check_dropped(spec, present)
+    problems += [_missing("weight", name, spec, present) for name in spec.weight_columns if name not in present]
     for key, rule in split_rules(spec).items():
         if rule.column is not None and rule.column not in present:
             problems.append(_missing(key, rule.column, spec, present))

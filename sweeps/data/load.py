@@ -14,6 +14,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.data.label_checks import check_columns, drop_unlabeled, infer_task, split_columns, split_rules, unify_types
 from sweeps.data.sources import read_source
 from sweeps.data.tables import fingerprint
+from sweeps.data.weights import check_class_weight, check_train_weights, check_weights
 
 if TYPE_CHECKING:
     from sweeps.data.folds import Fold
@@ -25,17 +26,21 @@ class Splits:
     """Raw rows of the train, valid and test splits.
 
     Attributes:
-        train: rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for a regression.
+        train: rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for a regression. The columns are the
+            features, the label, and columns of weights.
         valid: rows to validate on, with the same columns.
-        test: rows to test on, with the same columns. None if there is no test split.
+        test: rows to test on, without columns of weights. None if there is no test split.
         label: name of the label column. None if the data has no label.
         task: "binary", "multiclass" or "regression". None if the data has no label.
         classes: sorted original values of the label, indexed by code. None if the task is a regression or there is no label.
-        features: names of all columns except the label, the columns in `data.drop`, and the columns of splits `{column: ..., value: ...}`.
+        features: names of all columns except the label, columns of weights, the columns in `data.drop`, and the columns of splits
+            `{column: ..., value: ...}`.
         fingerprint: SHA-256 of the names, types and values of all columns in each split.
         notes: notes for the user, such as the number of rows without a label that were dropped.
         folds: for a cross-validation, the train rows and the valid rows of each fold, as indices of the rows in `train`. `train` then has
             the rows of all folds, and `valid` has the valid rows of the first fold. See `fold_of`.
+        weight: the column with the weights of the train rows. None if there is no such column.
+        class_weight: "balanced" if classes are balanced in training. Otherwise None.
     """
 
     train: pa.Table
@@ -48,6 +53,8 @@ class Splits:
     fingerprint: str
     notes: tuple[str, ...] = ()
     folds: tuple[Fold, ...] = ()
+    weight: str | None = None
+    class_weight: str | None = None
 
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
@@ -76,6 +83,8 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
             notes = _unlabeled_notes(missing)
         task, classes = infer_task(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
         parts = {key: _encode_label(part, spec.label, classes) for key, part in parts.items()}
+    if problems := check_weights(spec, parts) + check_class_weight(spec, task):
+        raise InputError(problems)
     parts = _split_train(spec, parts, classes is not None, seed)
     folds: tuple[Fold, ...] = ()
     if spec.folds:
@@ -84,15 +93,26 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         extra = (*extra, f"folds: {spec.valid}, rows: {spec.rows}")
     else:
         parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
-    dropped = sorted((split_columns(spec) | set(spec.drop)) - {spec.label})
-    parts = {key: parts[key].drop_columns(dropped) for key in ("train", "valid", "test") if key in parts}
+    parts = _without_other_columns(spec, parts)
     train = parts["train"]
+    if problems := check_train_weights(spec, train, folds):
+        raise InputError(problems)
     if classes is not None and pc.count_distinct(train.column(spec.label)).as_py() < 2:
         only = classes[train.column(spec.label)[0].as_py()]
         raise InputError(Problem("data.label", f"the train split has only one class of `{spec.label}`, {only!r}; at least two are needed"))
-    features = tuple(name for name in train.column_names if name != spec.label)
+    features = tuple(name for name in train.column_names if name not in (spec.label, *spec.weight_columns))
+    if spec.weighted:
+        extra = (*extra, f"weight: {spec.weight}, class_weight: {spec.class_weight}")
     digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
-    return Splits(train, parts["valid"], parts.get("test"), spec.label, task, classes, features, digest, notes, folds)
+    about = (spec.label, task, classes, features, digest, notes, folds, spec.weight, spec.class_weight)
+    return Splits(train, parts["valid"], parts.get("test"), *about)
+
+
+def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return the splits with only the features, the label, and in train and valid the columns of weights."""
+    other = (split_columns(spec) | set(spec.drop)) - {spec.label, *spec.weight_columns}
+    dropped = {"train": other, "valid": other, "test": other | set(spec.weight_columns)}
+    return {key: parts[key].drop_columns(sorted(names)) for key, names in dropped.items() if key in parts}
 
 
 def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:

@@ -119,7 +119,7 @@ def _check_variant(
 
         names = probed["train"].names
         problems += check_columns(spec, {key: info.names for key, info in probed.items()})
-        removed = {name for name in names if name == spec.label or name in spec.drop or name in split_columns(spec)}
+        removed = {name for name in names if name == spec.label or name in {*spec.drop, *spec.weight_columns, *split_columns(spec)}}
         features = [name for name in names if name not in removed]
         problems += check_step_columns(space.sections.get("preprocessor", ()), features, spec.label, spec.train, removed)
     return problems, sources
@@ -214,7 +214,7 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
 
 
 def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) -> tuple[tuple[str, tuple[Any, ...] | None] | None, int]:
-    """Check the values of the label and of columns that assign rows to splits, if they can be read quickly.
+    """Check the values of the label, of weights and of columns that assign rows to splits, if they can be read quickly.
 
     Args:
         spec: the data variant.
@@ -226,12 +226,13 @@ def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) ->
         The second is an estimate of the number of bytes that were read.
 
     Raises:
-        InputError: the values of the label are invalid (see `infer_task`), or a split has no rows (see `check_split_values`).
+        InputError: the values of the label are invalid (see `infer_task`), a split has no rows (see `check_split_values`), or a weight is
+            invalid (see `check_weights`).
     """
-    from sweeps.data import label_checks
+    from sweeps.data import label_checks, weights
     from sweeps.data.schema_probe import bytes_to_read, read_columns
 
-    wanted = sorted({spec.label} | label_checks.split_columns(spec) if spec.label is not None else label_checks.split_columns(spec))
+    wanted = sorted({*([] if spec.label is None else [spec.label]), *spec.weight_columns, *label_checks.split_columns(spec)})
     parts = {}
     for key, seen in known.items():
         if seen.files is None or set(wanted) & set(seen.files.partition_columns) or any(n.startswith("Unnamed: ") for n in wanted):
@@ -243,10 +244,11 @@ def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) ->
     tables = label_checks.unify_types({key: read_columns(files, wanted) for key, files in parts.items()})
     if spec.label is not None and spec.drop_missing_label:
         tables, _ = label_checks.drop_unlabeled(spec.label, tables)
-    problems, label = label_checks.check_split_values(spec, tables["train"]), None
+    problems, label = label_checks.check_split_values(spec, tables["train"]) + weights.check_weights(spec, tables), None
     if spec.label is not None:
         try:
             label = label_checks.infer_task(spec.label, spec.task, {key: table.column(spec.label) for key, table in tables.items()})
+            problems += weights.check_class_weight(spec, label[0])
         except InputError as e:
             problems += e.problems
     if problems:

@@ -1,7 +1,7 @@
 """Load the data variants of a sweep.
 
-A data variant is the `data` section with one choice for each of the tuned keys `train`, `drop` and `rows`. Each source is read once. The
-data of a trial is a selection of rows and columns of one source.
+A data variant is the `data` section with one choice for each of the tuned keys. Each source is read once. The data of a trial is a
+selection of rows and columns of one source.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.errors import InputError
 from sweeps.data.label_checks import check_dropped, check_same_task, split_columns
 from sweeps.data.load import Splits, fold_of, load_splits, subsample
+from sweeps.data.weights import check_class_weight
 from sweeps.space.section_models import variant_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class DataVariants:
         tuned: names of the keys of the `data` section that are tuned.
 
     Attributes:
-        sources: the splits of each distinct source, before tuned `drop` and `rows` are applied, by `DataSpec.source`.
+        sources: the splits of each distinct source, before other tuned keys than `train` are applied, by `DataSpec.source`.
         fingerprint: hash of all variants.
 
     Raises:
@@ -45,11 +46,13 @@ class DataVariants:
 
     def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int, tuned: Sequence[str] = ()):
         self.spec, self.seed = spec, seed
-        whole: dict[str, Any] = {key: value for key, value in (("drop", ()), ("rows", 1.0)) if key in tuned}
+        untuned = {"drop": (), "rows": 1.0, "weight": None, "class_weight": None}
+        whole: dict[str, Any] = {key: value for key, value in untuned.items() if key in tuned}
         distinct = list({variant.source: variant for variant in reversed(variants)}.values())[::-1]
         self.sources = {variant.source: load_splits(replace(variant, **whole), seed) for variant in distinct}
         dropped = () if "drop" in tuned else spec.drop  # these columns exist, or loading would have failed
         problems = [p for variant in variants for p in check_dropped(variant, [*self._columns(variant), *dropped])]
+        problems += [p for variant in variants for p in check_class_weight(variant, self.sources[variant.source].task)]
         problems += check_same_task(
             [(variant.train, s.task, s.classes) for variant, s in zip(distinct, self.sources.values(), strict=True)]
         )
@@ -75,10 +78,13 @@ class DataVariants:
         whole = self.sources[spec.source].fingerprint
         if not self._differs_from_source(spec):
             return whole
-        return hashlib.sha256(json.dumps([whole, sorted(set(spec.drop)), spec.rows, self.seed]).encode()).hexdigest()
+        weights = [spec.weight, spec.class_weight] if spec.weighted else []
+        return hashlib.sha256(json.dumps([whole, sorted(set(spec.drop)), spec.rows, self.seed, *weights]).encode()).hexdigest()
 
     def _differs_from_source(self, spec: DataSpec) -> bool:
-        """Return whether a variant has fewer columns or train rows than its entry in `sources`."""
+        """Return whether a variant has fewer columns or train rows than its entry in `sources`, or other weights."""
+        if (spec.weight, spec.class_weight) != (self.spec.weight, self.spec.class_weight):
+            return True
         return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
 
     def folds(self, data: Mapping[str, Any]) -> tuple[Splits, ...]:
@@ -91,7 +97,7 @@ class DataVariants:
         return tuple(fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
 
     def splits(self, data: Mapping[str, Any]) -> Splits:
-        """Return the splits for a trial, without the columns that the trial drops, and with the trial's share of train rows.
+        """Return the splits for a trial, without the columns that the trial drops, and with the trial's weights and share of train rows.
 
         Args:
             data: the trial's values of the tuned keys of `data`.
@@ -110,4 +116,6 @@ class DataVariants:
             test=None if whole.test is None else whole.test.drop_columns(dropped),
             features=tuple(name for name in whole.features if name not in dropped),
             fingerprint=self._fingerprint(spec),
+            weight=spec.weight,
+            class_weight=spec.class_weight,
         )

@@ -137,12 +137,14 @@ class Data:
         check: Ray's reference to the DataFrame that a loop gets as `Current.check`; None if the space names no data.
         whole: Whether `train` is a single dataset with all rows, from which each rank takes its part.
         folds: Data of each fold of a cross-validation. () without a cross-validation.
+        weight: The column of `train` with the weights of the rows. None if the rows have no weights.
     """
 
     shards: dict[str, tuple[Any, ...]]
     check: Any
     whole: bool = False
     folds: tuple[Data, ...] = ()
+    weight: str | None = None
 
 
 @dataclass(frozen=True)

@@ -392,7 +392,7 @@ def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
         whole: See `Data.whole`.
     """
     folds = tuple(data_of(fold, workers, whole) for fold in prepared.get("folds", ()))
-    return Data(prepared["shards"][workers], prepared["check"], whole, folds)
+    return Data(prepared["shards"][workers], prepared["check"], whole, folds, prepared["weight"])
 
 
 def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:

@@ -69,6 +69,7 @@ class DatasetCache:
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
         folds: The data of each fold of a cross-validation; () without a cross-validation.
+        weight: The column of `train` with the weights of the rows; None if the rows have no weights.
     """
 
     def __init__(self, data: Data):
@@ -78,6 +79,7 @@ class DatasetCache:
         self.opened: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
         self.folds = tuple(map(DatasetCache, data.folds))
+        self.weight = data.weight
 
     def shard(self, name: str, ranks: Ranks) -> Any:
         """Return the part of a dataset that belongs to a rank.

@@ -245,6 +245,7 @@ class WorkerRuntime:
             keep_last=self.job.keep_last,
             options=dict(self.job.options),
             roots=self._code_folders(),
+            weight=cache.weight,
             _folder=Path(assignment.folder, FILES),
             _kept=cache.kept,
         )

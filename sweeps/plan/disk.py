@@ -96,7 +96,8 @@ def _known_sizes(data: DataSpec) -> dict[str, float]:
     name = data.train.removeprefix("sklearn:")
     if name != data.train and name in SKLEARN_SIZES and data.label == "target":
         rows, outputs = SKLEARN_SIZES[name]
-        known = {"rows": rows, "features": len(sklearn_datasets.feature_names(name)) - len(data.drop), "outputs": outputs}
+        removed = {*data.drop, *data.weight_columns}
+        known = {"rows": rows, "features": len(sklearn_datasets.feature_names(name)) - len(removed), "outputs": outputs}
     return known | ({"outputs": 1} if data.task in ("binary", "regression") else {})
 
 

@@ -1,4 +1,4 @@
-"""Parse the section `data`, in which `train`, `drop` and `rows` may be dimensions."""
+"""Parse the section `data`, in which `train`, `drop`, `rows`, `weight` and `class_weight` may be dimensions."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from sweeps.space.section_models import (
 from sweeps.space.templates import Template, dimensions, fill, walk
 
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+CLASS_WEIGHT_TASK = "is only for a classification, but this label is for a regression; leave this key out"
 SOURCES = "a path, a glob, a URI, sklearn:NAME or module:function"
 _REF = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
@@ -56,13 +57,19 @@ class DataSection:
             at: Place of the section's key.
 
         Returns:
-            The section, and the template of each tuned key (`train`, `drop` or `rows` with a dimension). The section is None if it has a
-            problem. In the section, a tuned `train` is replaced by its first source, a tuned `drop` by (), and a tuned `rows` by 1.
+            The section, and the template of each tuned key, which has a dimension. The section is None if it has a problem. In the
+            section, a tuned `train` is replaced by its first source. Other tuned keys have their defaults.
         """
         if not node.is_map:
             check(DataKeys, node, "data", at, self.problems)
             return None, {}
-        readers: dict[str, Read] = {"train": self._train, "drop": self._drop, "rows": self._rows}
+        readers: dict[str, Read] = {
+            "train": self._train,
+            "drop": self._drop,
+            "rows": self._rows,
+            "weight": self._weight,
+            "class_weight": self._class_weight,
+        }
         given = {key: child for key, child in node.value.items() if key in readers and child.value is not None}
         templates = {key: readers[key](child, f"data.{key}") for key, child in given.items()}
         tuned = {key: template for key, template in templates.items() if any(dimensions(template)) or not whole(template)}
@@ -73,15 +80,41 @@ class DataSection:
         valid, test = self._splits(node)
         if keys is None:
             return None, tuned
-        if keys.label is not None and keys.label in walk(templates.get("drop", ())):
-            self.problems.add(node.value["drop"].mark, "data.drop", f"must not contain the label, `{keys.label}`")
-        if keys.drop_missing_label and keys.label is None:
-            self.problems.add(node.keys["drop_missing_label"], "data.drop_missing_label", "needs `data.label`")
-        spec = DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, drop_missing_label=keys.drop_missing_label)
+        weight_columns = _texts(templates.get("weight"))
+        self._check_columns(node, keys, templates, weight_columns)
+        spec = DataSpec(
+            keys.train,
+            keys.label,
+            valid,
+            test,
+            keys.task,
+            self.folder,
+            drop_missing_label=keys.drop_missing_label,
+            weight_columns=weight_columns,
+        )
         values = {key: template for key, template in templates.items() if key not in tuned}
         if "train" in tuned and whole(tuned["train"]):
             values |= fill({"train": tuned["train"]}, any_key)
         return variant_of(spec, values), tuned
+
+    def _check_columns(self, node: Node, keys: DataKeys, templates: dict[str, Template], weight_columns: tuple[str, ...]) -> None:
+        """Check that the keys that name the label, the weights and dropped columns do not contradict each other."""
+        dropped = set(_texts(templates.get("drop")))
+        if keys.label in dropped:
+            self.problems.add(node.value["drop"].mark, "data.drop", f"must not contain the label, `{keys.label}`")
+        for name in weight_columns:
+            if name == keys.label:
+                text = f"must be another column than the label, `{name}`; name a column of numbers"
+                self.problems.add(node.value["weight"].mark, "data.weight", text)
+            elif name in dropped:
+                text = f"must not contain `{name}`, the column of data.weight; it is no feature anyway"
+                self.problems.add(node.value["drop"].mark, "data.drop", text)
+        for key in ("drop_missing_label", "class_weight"):
+            given = templates.get(key) if key in templates else getattr(keys, key)
+            if given and keys.label is None:
+                self.problems.add(node.keys[key], f"data.{key}", "needs `data.label`")
+        if "class_weight" in templates and keys.task == "regression":
+            self.problems.add(node.keys["class_weight"], "data.class_weight", CLASS_WEIGHT_TASK)
 
     # ---- keys that can be tuned
 
@@ -126,6 +159,20 @@ class DataSection:
         if node.value is None or not allows(rule, node.plain()):
             return self.reader.wrong(node, path, mismatch(rule, node))
         return float(node.value)
+
+    def _weight(self, node: Node, path: str) -> Template:
+        """Parse `weight`: the name of a column, or a dimension whose options are names or null."""
+        if node.is_map and (kind := self.reader.domain(node, path, "options")):
+            return self.reader.branches(node, path, kind, self._weight)
+        return None if node.value is None else self.reader.column(node, path)
+
+    def _class_weight(self, node: Node, path: str) -> Template:
+        """Parse `class_weight`: `balanced`, or a dimension whose options are `balanced` and null."""
+        if node.is_map and (kind := self.reader.domain(node, path, "options")):
+            return self.reader.branches(node, path, kind, self._class_weight)
+        if node.value in (None, "balanced"):
+            return node.value
+        return self.reader.wrong(node, path, f"must be balanced, or left out, got {node.show()}")
 
     # ---- sources and splits
 
@@ -206,6 +253,11 @@ class DataSection:
             forms = f"{SPLIT_FORMS}; or {FOLD_FORMS}" if key == "valid" else SPLIT_FORMS
             self.problems.add(node.mark, path, f"must be {forms}, got {node.show()}")
         return None
+
+
+def _texts(template: Template) -> tuple[str, ...]:
+    """Return every distinct text in a template, in the order of the file."""
+    return tuple(dict.fromkeys(part for part in walk(template) if isinstance(part, str)))
 
 
 def whole(template: Template) -> bool:

@@ -234,7 +234,13 @@ def _data() -> Schema:
     cross_validation = [_section(form) for form in (section_models.ByFolds, section_models.ByRolling)]
     columns = {"type": "array", "items": _any(_TEXT, _ref("branch"))}
     rows = {key: value for key, value in properties["rows"].items() if key not in ("default", "description")}
-    tuned = {"train": _any(source, _ref("branch")), "drop": _any(columns, _ref("branch")), "rows": _any(rows, _ref("domain"))}
+    tuned = {
+        "train": _any(source, _ref("branch")),
+        "drop": _any(columns, _ref("branch")),
+        "rows": _any(rows, _ref("domain")),
+        "weight": _any(_TEXT, _NULL, _ref("branch")),
+        "class_weight": _any({"const": "balanced"}, _NULL, _ref("branch")),
+    }
     for key, form in {"valid": _any(*split["anyOf"], *cross_validation), "test": split, **tuned}.items():
         described = {name: properties[key][name] for name in ("description", "default") if name in properties[key]}
         properties[key] = form | described

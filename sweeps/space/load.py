@@ -29,7 +29,8 @@ from sweeps.space.step_names import Step
 from sweeps.space.synonyms import our_name, suggest
 from sweeps.space.templates import Template, dimensions, enclosing_options, walk
 from sweeps.space.tracker_section import read_trackers
-from sweeps.space.trainer_section import TrainerSection
+from sweeps.space.trainer_definition import NAME, definition_of
+from sweeps.space.trainer_section import PACKAGE, TrainerSection, trainer_names
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
 TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
@@ -163,6 +164,7 @@ class _Loader:
         trackers = read_trackers(self.file.node("trackers"), self.roots, self.problems)
         runtime_env = read_runtime_env(self.file, self.folder)
         self._check_label()
+        self._check_weights()
         self._check_space_is_given(bool(tuned))
         before, reason = len(self.problems), ""
         sections = self._sections(data, tuned)
@@ -346,6 +348,18 @@ class _Loader:
             self.problems.add(
                 self.file.at("data"), "data.label", f"is required by `{self.trainers.name}`; give the name of the column to predict"
             )
+
+    def _check_weights(self) -> None:
+        """Add a problem for each key that gives rows weights if the trainer does not use weights."""
+        node, definition = self.file.node("data"), self.trainers.definition
+        if self.trainer is None or definition.weights or not node.is_map:
+            return
+        for key in ("weight", "class_weight"):
+            if key in node.value and node.value[key].value is not None:
+                others = ", ".join(name for name in trainer_names() if definition_of(f"{PACKAGE}.{name}").weights)
+                text = f"`{self.trainers.name}` does not use weights; leave this key out, or choose a trainer that uses them: {others}"
+                own = f', or write `"weights": True` into `{NAME}` if your loop uses them' if self.trainer.name is None else ""
+                self.problems.add(node.keys[key], f"data.{key}", text + own)
 
     def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
         """Return the grid cells. Add a problem if there are too many cells, shapes or data variants, or too few trials for the cells."""

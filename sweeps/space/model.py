@@ -46,7 +46,7 @@ class Space:
         text: Text of the file, without the overrides.
         overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
         trainer: The built-in trainer or the user's training loop, and its backend.
-        data: The section `data`. A tuned `train` is replaced by its first source, a tuned `drop` by (), and a tuned `rows` by 1; see
+        data: The section `data`. A tuned `train` is replaced by its first source, and the other tuned keys have their defaults; see
             `variant`.
         objectives: The objectives, at least one.
         constraints: Bounds on metrics. A trial is feasible if it satisfies all of these bounds.

@@ -129,6 +129,9 @@ class DataSpec:
         args: Keyword arguments of the function that `train` names.
         rows: Share of the train rows to train on, above 0 and at most 1.
         drop_missing_label: True to leave out rows without a label. Otherwise such rows are an error.
+        weight: The column with the weight of each train row. None if all rows count equally.
+        class_weight: "balanced" to multiply each weight by a number that gives all classes the same total weight. Otherwise None.
+        weight_columns: The columns that `weight` can name: several if `weight` is tuned. They are not features.
     """
 
     train: str
@@ -141,11 +144,19 @@ class DataSpec:
     args: dict[str, Any] = field(default_factory=dict)
     rows: float = 1.0
     drop_missing_label: bool = False
+    weight: str | None = None
+    class_weight: str | None = None
+    weight_columns: tuple[str, ...] = ()
 
     @property
     def given(self) -> bool:
         """True if the space file names data."""
         return self.train != ""
+
+    @property
+    def weighted(self) -> bool:
+        """True if the train rows have weights."""
+        return self.weight is not None or self.class_weight is not None
 
     @property
     def folds(self) -> int:
@@ -163,7 +174,7 @@ def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
 
     Args:
         spec: The data of the sweep.
-        data: The trial's values of the tuned keys `train`, `drop` and `rows`. `train` is text or `{module:function: arguments}`.
+        data: The trial's values of the tuned keys, such as `rows`. `train` is text or `{module:function: arguments}`.
     """
     given = dict(data)
     if isinstance(call := given.get("train"), Mapping):
@@ -417,6 +428,9 @@ class DataKeys:
         drop: Columns that are not features, such as an id.
         rows: Share of the train rows to train on. `valid` and `test` keep all their rows.
         drop_missing_label: True to leave out rows without a label. By default such rows are an error.
+        weight: A column with the weight of each row: a number of at least 0. The column is not a feature. Weights count in training only.
+        class_weight: With `balanced`, all classes have the same total weight in training: the weight of a row is divided by the share of
+            its class, and by the number of classes.
     """
 
     train: Text
@@ -427,6 +441,8 @@ class DataKeys:
     drop: tuple[Text, ...] = ()
     rows: Share = 1.0
     drop_missing_label: StrictBool = False
+    weight: Text | None = None
+    class_weight: Literal["balanced"] | None = None
 
 
 @dataclass(frozen=True)

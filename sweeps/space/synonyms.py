@@ -85,6 +85,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "rows": "sample frac",
         "task": "problem_type",
         "drop_missing_label": "dropna",
+        "weight": "sample_weight sample_weights weights weight_column",
+        "class_weight": "class_weights balance auto_class_weights",
         "write `search: {seed: 0}`": "seed",
         "leave this key out, because a fraction such as `valid: 0.2` takes random rows": "shuffle",
         "leave this key out, because a fraction such as `valid: 0.2` keeps the share of each class": "stratify",

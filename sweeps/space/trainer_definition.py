@@ -14,6 +14,7 @@
         "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan` evaluates it
         "reads_numbers": True,              # True if every prepared column must be numeric
         "needs_label": True,                # True if the space file must have `data.label`
+        "weights": True,                    # True if the loop uses the weights of rows, the column `Current.weight` of train
         "options": {"model": {"format": "reference", "description": "Your network."}},  # further keys of the section `trainer`
         "selected_by": "model",             # the option that selects this built-in trainer without its name
         "max_workers": 1,                   # the largest number of workers of a trial
@@ -76,6 +77,8 @@ class TrainerDefinition:
         checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
         reads_numbers: True if every prepared column must be numeric.
         needs_label: True if the space file must have `data.label`.
+        weights: True if the loop uses the weights of `data.weight` and `data.class_weight`; see `Current.weight`. A loop in a module
+            without a literal gets the weights, too.
         options: JSON Schema of each option, which is a constant in the section `trainer`, by the option's name; see `parameter_schema`. An
             option without a default is required. The loop finds the values in `Current.options`.
         selected_by: Name of the option that selects this built-in trainer in a section `trainer` without `name`.
@@ -100,6 +103,7 @@ class TrainerDefinition:
     checkpoint_bytes: str | None = None
     reads_numbers: bool = False
     needs_label: bool = False
+    weights: bool = False
     options: Mapping[str, Fragment] = field(default_factory=dict)
     selected_by: str | None = None
     max_workers: int | None = None
@@ -195,6 +199,6 @@ def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
     names = given.get("parameters")
     given["parameters"] = {str(name): {} for name in names} if isinstance(names, (tuple, list)) else {}
     valid = {key: value for key, value in given.items() if not _literal_problems({key: value})}
-    more = {"additional_parameters": True, "constants": tuple(constants)}
+    more = {"additional_parameters": True, "weights": True, "constants": tuple(constants)}
     definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(valid | more)
     return definition

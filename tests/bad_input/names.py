@@ -85,6 +85,21 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:15: data.train: `rows:load`: no module `rows` in ./ or among the installed packages",
         ),
         line(
+            "the label as the weight",
+            "data: {train: rows.csv, label: y, valid: 0.25, weight: y}",
+            "2:56: data.weight: must be another column than the label, `y`; name a column of numbers",
+        ),
+        line(
+            "the column of weights in data.drop",
+            "data: {train: rows.csv, label: y, valid: 0.25, weight: age, drop: [age]}",
+            "2:67: data.drop: must not contain `age`, the column of data.weight; it is no feature anyway",
+        ),
+        line(
+            "an unknown way to weight classes",
+            "data: {train: rows.csv, label: y, valid: 0.25, class_weight: {no: 1, yes: 3}}",
+            "2:62: data.class_weight: must be balanced, or left out, got {no: 1, yes: 3}",
+        ),
+        line(
             "the label in data.drop",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: [y]}",
             "2:54: data.drop: must not contain the label, `y`",

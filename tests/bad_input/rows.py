@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         steps(
             "a step for a column that a variant drops",
             "{preprocessor: {OneHotEncoder: {columns: plan}}}",
-            "5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature, because data.drop or a split removes this column",
+            "5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature, because data.drop, data.weight or a split removes it",
             rows="{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}",
         ),
     ),
@@ -234,6 +234,37 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:54: data.drop: `rows.csv` has no column `aeg`; did you mean `age`?",
         ),
         data(
+            "an unknown column of weights",
+            "{train: rows.csv, label: y, valid: 0.25, weight: aeg}",
+            "2:56: data.weight: `rows.csv` has no column `aeg`; did you mean `age`?",
+        ),
+        data(
+            "a column of weights with text",
+            "{train: rows.csv, label: y, valid: 0.25, weight: plan}",
+            "2:56: data.weight: `plan` holds text in data.train, such as 'a'; a weight must be a finite number of at least 0; "
+            "correct the column, or name another one",
+        ),
+        data(
+            "a negative weight",
+            "{train: rows.csv, label: y, valid: 0.25, weight: age}",
+            "2:56: data.weight: `age` is -1 in row 2 of data.train; a weight must be a finite number of at least 0; "
+            "correct the column, or name another one",
+            files={"rows.csv": ROWS.replace("1,b", "-1,b")},
+        ),
+        data(
+            "a missing weight",
+            "{train: rows.csv, label: y, valid: 0.25, weight: age}",
+            "2:56: data.weight: `age` has 1 missing value in data.train; a weight must be a finite number of at least 0; "
+            "correct the column, or name another one",
+            files={"rows.csv": ROWS.replace("1,b", ",b")},
+        ),
+        data(
+            "balanced classes in a regression",
+            "{train: rows.csv, label: z, valid: 0.25, class_weight: balanced}",
+            "2:62: data.class_weight: is only for a classification, but this label is for a regression; leave this key out",
+            files={"rows.csv": "age,z\n" + "".join(f"{i},{i / 2}\n" for i in range(8))},
+        ),
+        data(
             "an unknown column to split by",
             "{train: rows.csv, label: y, valid: {time: day, last: 0.2}}",
             "2:35: data.valid: `rows.csv` has no column `day`; valid: age, plan, y",
@@ -278,7 +309,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         steps(
             "a step for a dropped column",
             "{preprocessor: {StandardScaler: {columns: age}}}",
-            "5:50: preprocessor.StandardScaler.columns: `age` is not a feature, because data.drop or a split removes this column",
+            "5:50: preprocessor.StandardScaler.columns: `age` is not a feature, because data.drop, data.weight or a split removes it",
             rows="{train: rows.csv, label: y, valid: 0.25, drop: [age]}",
         ),
         steps(

@@ -73,7 +73,7 @@ def test_a_column_that_a_variant_drops_is_not_a_feature_of_it(space):
         "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}", space="{preprocessor: {OneHotEncoder: {columns: plan}}}"
     )
     assert said(dropped) == [
-        "space.yaml:5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature, because data.drop or a split removes this column"
+        "space.yaml:5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature, because data.drop, data.weight or a split removes it"
     ]
 
 
@@ -138,7 +138,7 @@ def test_words_and_patterns_are_no_names():
 def test_columns_that_are_not_features_are_refused():
     assert refused(Step("StandardScaler", ("y", "id"))) == [
         "`y` is the label, which no step may change",
-        "`id` is not a feature, because data.drop or a split removes this column",
+        "`id` is not a feature, because data.drop, data.weight or a split removes it",
     ]
     assert refused(Step("LabelEncoder", "plan")) == ["LabelEncoder: `plan` is not the label (`y`)"]
     assert refused(Step("LabelEncoder"), Step("LabelEncoder", "y"), Step("LabelEncoder", None, {"label_column": "y"})) == []

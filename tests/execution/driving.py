@@ -39,7 +39,7 @@ class TinyKeeper:
         for workers in (1, 2, 3):
             parts = [self.frame.iloc[r::workers].reset_index(drop=True) for r in range(workers)]
             shards[workers] = {"train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts), "valid": (valid,)}
-        return {"key": repr(steps), "bytes": 10_000, "shards": shards, "check": None}
+        return {"key": repr(steps), "bytes": 10_000, "shards": shards, "check": None, "weight": None}
 
 
 def job(

@@ -205,3 +205,15 @@ def test_a_cross_validation_that_cannot_work_is_refused(tmp_path, valid, more, s
     with pytest.raises(InputError) as e:
         crossed(tmp_path, valid, more, scheduler)
     assert any(expected in str(problem) for problem in e.value.problems), e.value
+
+
+def test_weights_can_be_tuned(write) -> None:
+    text = data("{train: d.csv, valid: v.csv, label: y, weight: {choice: [w, v, null]}, class_weight: {grid: [balanced, null]}}")
+    space = load(write(text))
+    assert (space.data.weight, space.data.class_weight, space.data.weight_columns) == (None, None, ("w", "v"))
+    assert {(v.weight, v.class_weight) for v in space.variants} == {(w, c) for w in ("w", "v", None) for c in ("balanced", None)}
+    assert not space.data.weighted and space.variant({"weight": "v"}).weighted
+    fixed = load(
+        write(data("{train: d.csv, valid: v.csv, label: y, weight: w, class_weight: balanced}", "{params: {eta: {grid: [0.1]}}}"))
+    ).data
+    assert (fixed.weight, fixed.class_weight, fixed.weight_columns) == ("w", "balanced", ("w",))

@@ -307,6 +307,30 @@ def test_rows_without_a_label_are_left_out_only_beside_a_label(lines) -> None:
     assert found.startswith("2:54: data.drop_missing_label: must be true or false, got yes")
 
 
+def test_weights_are_refused_for_a_trainer_that_does_not_use_them(write, lines) -> None:
+    for key in ("weight: w", "weight: {grid: [w, null]}", "class_weight: balanced"):
+        given = top(data="{train: d.csv, label: y, valid: 0.2, " + key + "}", space="{params: {a: {grid: [1]}}}", trainer="TRAINER")
+        path = write(given.replace("TRAINER", "own_trainer"))
+        Path("own_trainer.py").write_text("TRAINER = {'metrics': {'binary': ['logloss']}}\ndef train_func(config): ...\n")
+        with pytest.raises(InputError) as e:
+            load(path)
+        (found,) = e.value.problems
+        assert found.text.startswith(f"data.{key.partition(':')[0]}: `own_trainer:train_func` does not use weights; "), found
+        assert "xgboost" in found.text and "lightgbm" in found.text and '"weights": True' in found.text
+        Path("own_trainer.py").write_text("TRAINER = {'weights': True}\ndef train_func(config): ...\n")
+        assert load(path).data.weight_columns == (("w",) if "w" in key.replace("[", " ").replace(",", " ").split() else ())
+        Path("own_loop.py").write_text("def train(config): ...\n")
+        assert load(write(given.replace("TRAINER", '{loop: "own_loop:train"}'))), "a loop of the user gets the weights"
+
+
+def test_balanced_classes_need_a_label_of_a_classification(lines) -> None:
+    (found,) = lines(top(trainer="{loop: json:load}", data="{train: d.csv, valid: 0.2, class_weight: balanced}"))
+    assert found == "2:34: data.class_weight: needs `data.label`"
+    for value in ("balanced", "{choice: [balanced, null]}"):
+        found = "".join(lines(data(f"valid: 0.2, label: y, task: regression, class_weight: {value}")))
+        assert "data.class_weight: is only for a classification" in found
+
+
 ASHA = "{name: asha, max_t: 9, grace_period: 2, reduction_factor: 3}"
 
 

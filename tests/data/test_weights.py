@@ -1,0 +1,124 @@
+"""Weights of rows: what they are, where they come from, and that they are never features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.class_weight import compute_sample_weight
+
+from sweeps.core.errors import InputError
+from sweeps.data import weights
+from sweeps.data.load import add_valid_to_train, fold_of, load_splits
+from sweeps.data.variants import DataVariants
+from sweeps.space import DataSpec, Split
+
+HALF = Split("fraction", fraction=0.5)
+rng = np.random.default_rng(0)
+FRAME = pd.DataFrame({"a": rng.normal(size=60), "w": rng.integers(0, 4, 60) / 2, "y": ["no"] * 40 + ["yes"] * 15 + ["maybe"] * 5})
+
+
+FRAMES: dict[int, pd.DataFrame] = {}
+
+
+def rows(number: int) -> pd.DataFrame:
+    """Source of the rows in these tests."""
+    return FRAMES[number]
+
+
+def spec(frame: pd.DataFrame = FRAME, **changes) -> DataSpec:
+    FRAMES[id(frame)] = frame
+    if "weight" in changes:
+        changes["weight_columns"] = (changes["weight"],)
+    given = {"train": f"{__name__}:rows", "args": {"number": id(frame)}, "label": "y", "valid": HALF, "test": None, "task": None}
+    return DataSpec(**given | {"base": Path()} | changes)
+
+
+def test_a_column_of_weights_is_no_feature():
+    splits = load_splits(spec(weight="w", test=Split("fraction", fraction=0.2)))
+    assert splits.features == ("a",)
+    assert splits.test is not None and "w" not in splits.test.column_names
+    expected = FRAME.set_index("a").loc[splits.train.column("a").to_pylist(), "w"].to_numpy()
+    np.testing.assert_array_equal(weights.row_weights(splits), expected)
+    assert weights.row_weights(load_splits(spec())) is None
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    splits = load_splits(spec(class_weight="balanced"))
+    found = weights.row_weights(splits)
+    codes = splits.train.column("y").to_numpy()
+    np.testing.assert_allclose(found, compute_sample_weight("balanced", codes))
+    assert np.ptp([found[codes == code].sum() for code in range(3)]) < 1e-9, "all classes have the same total weight"
+    both = weights.row_weights(load_splits(spec(weight="w", class_weight="balanced")))
+    np.testing.assert_allclose(both, found * weights.row_weights(load_splits(spec(weight="w"))))
+
+
+def test_a_class_without_train_rows_does_not_count():
+    codes = np.array([0, 0, 0, 2])
+    np.testing.assert_allclose(weights.balanced(codes), compute_sample_weight("balanced", codes))
+
+
+def test_classes_are_counted_in_the_train_part_of_each_fold_and_in_all_rows_of_a_refit():
+    whole = load_splits(spec(class_weight="balanced", valid=Split("folds", folds=3)))
+    for number in range(3):
+        fold = fold_of(whole, number, 1.0, 0)
+        np.testing.assert_allclose(weights.row_weights(fold), compute_sample_weight("balanced", fold.train.column("y").to_numpy()))
+    refit = add_valid_to_train(load_splits(spec(weight="w", class_weight="balanced")))
+    expected = FRAME.set_index("a").loc[refit.train.column("a").to_pylist()]
+    np.testing.assert_allclose(weights.row_weights(refit), expected["w"] * compute_sample_weight("balanced", expected["y"]))
+
+
+def test_folds_keep_the_share_of_each_class():
+    whole = load_splits(spec(valid=Split("folds", folds=5)))
+    for number in range(5):
+        counts = fold_of(whole, number, 1.0, 0).valid.column("y").to_pandas().value_counts()
+        assert [counts[code] for code in range(3)] == [1, 8, 3]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.0, -0.5] * 30, "is -0.5 in row 2 of data.train"),
+        ([1.0, np.inf] * 30, "is inf in row 2 of data.train"),
+        ([1.0, np.nan] * 30, "has 30 missing values in data.train"),
+        (["heavy"] * 60, "holds text in data.train, such as 'heavy'"),
+        ([True] * 60, "holds bool in data.train, such as True"),
+    ],
+)
+def test_a_weight_is_a_finite_number_of_at_least_0(values, text):
+    with pytest.raises(InputError) as caught:
+        load_splits(spec(FRAME.assign(w=values), weight="w"))
+    (problem,) = caught.value.problems
+    assert problem.place == "data.weight" and problem.text.startswith(f"`w` {text}; a weight must be a finite number of at least 0; ")
+
+
+def test_a_train_row_must_count():
+    with pytest.raises(InputError, match="`w` is 0 in every train row of the train split"):
+        load_splits(spec(FRAME.assign(w=0), weight="w"))
+    late = FRAME.assign(w=[0] * 30 + [1] * 30, t=range(60))
+    with pytest.raises(InputError, match="`w` is 0 in every train row of fold 1"):
+        load_splits(spec(late, weight="w", valid=Split("rolling", column="t", folds=3)))
+
+
+def test_a_regression_has_no_classes():
+    with pytest.raises(InputError, match=r"data.class_weight: is only for a classification"):
+        load_splits(spec(FRAME.assign(y=FRAME["a"] * 2), class_weight="balanced"))
+    variant = spec(FRAME.assign(y=FRAME["a"] * 2))
+    with pytest.raises(InputError, match=r"data.class_weight: is only for a classification"):
+        DataVariants(variant, [variant, replace(variant, class_weight="balanced")], 0, ("class_weight",))
+
+
+def test_tuned_weights_make_variants_with_the_same_rows_and_features():
+    base = spec(weight_columns=("w",))
+    datas = [{"weight": weight, "class_weight": balance} for weight in (None, "w") for balance in (None, "balanced")]
+    made = DataVariants(base, [base], 0, ("weight", "class_weight"))
+    found = [made.splits(data) for data in datas]
+    assert len({splits.fingerprint for splits in found}) == 4
+    assert [splits.fingerprint for splits in found] == [made.fingerprint_of(data) for data in datas]
+    assert all(splits.features == ("a",) and splits.train.equals(found[0].train) for splits in found)
+    assert weights.row_weights(found[0]) is None
+    fixed = load_splits(spec(weight="w", class_weight="balanced"))
+    np.testing.assert_array_equal(weights.row_weights(found[3]), weights.row_weights(fixed))
