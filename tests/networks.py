@@ -100,3 +100,8 @@ def digits():
 
     found = load_digits()
     return pd.DataFrame({"image": list(found.images.astype(np.uint8)), "digit": np.minimum(found.target, 2)})
+
+
+def loss_of_a_mean(outputs, targets):
+    """Return the mean of the errors. The loss of each row is not available."""
+    return (outputs - targets).abs().mean()

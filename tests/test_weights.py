@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout
 
 LOOP = """
 import json
+import tempfile
 
 import ray.train
 from sweeps import trial
@@ -33,7 +34,8 @@ def train(config):
     }
     with open(f"{config['log']}-{cur.trial}-{rank}", "a") as log:
         log.write(json.dumps(facts) + "\\n")
-    ray.train.report({"loss": 1.0})
+    with tempfile.TemporaryDirectory() as folder:
+        ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder))
 """
 SPACE = """
 name: own
@@ -72,7 +74,7 @@ def test_each_rank_gets_the_weights_of_its_rows(clean_ray, frame, tmp_path, vali
     seen = []
     for trial in range(4):
         logs = [[json.loads(line) for line in (tmp_path / f"log-{trial:04d}-{rank}").read_text().splitlines()] for rank in (0, 1)]
-        for ranks in zip(*logs, strict=True):  # one pair for each fold
+        for ranks in zip(*logs, strict=True):  # one pair for each fold, and one for the refit of the winner
             rows = pd.DataFrame([row for rank in ranks for row in rank["rows"]])
             weight = ranks[0]["weight"]
             assert ranks[0]["columns"] == [["a", "b", "y", *([weight] if weight else [])], ["a", "b", "y"], ["a", "b"]]
@@ -86,7 +88,7 @@ def test_each_rank_gets_the_weights_of_its_rows(clean_ray, frame, tmp_path, vali
             ]
             assert len(found) == 1
             seen.append(found[0])
-    assert sorted(set(seen)) == ["balanced", "both", "none", "w"] and len(seen) == (8 if "folds" in valid else 4)
+    assert sorted(set(seen)) == ["balanced", "both", "none", "w"] and len(seen) == (9 if "folds" in valid else 4)
 
 
 def test_a_bundle_predicts_without_the_column_of_weights(clean_ray, frame, tmp_path):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sweeps import trial
 
 __all__ = [
-    "Rows",
+    "LabeledRows",
     "fill_parameters",
     "read_rows",
     "report",
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-class Rows(NamedTuple):
+class LabeledRows(NamedTuple):
     """The rows of a split that a rank has.
 
     Attributes:
@@ -58,7 +58,7 @@ class Rows(NamedTuple):
     weight: np.ndarray | None
 
 
-def read_rows(split: str, cur: trial.Current) -> Rows:
+def read_rows(split: str, cur: trial.Current) -> LabeledRows:
     """Read this rank's rows of a split.
 
     Args:
@@ -71,7 +71,7 @@ def read_rows(split: str, cur: trial.Current) -> Rows:
     frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
     label = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
     weight = frame[cur.weight].to_numpy() if cur.weight in frame.columns else None
-    return Rows(frame.drop(columns=[name for name in (cur.label, cur.weight) if name in frame.columns]), label, weight)
+    return LabeledRows(frame.drop(columns=[name for name in (cur.label, cur.weight) if name in frame.columns]), label, weight)
 
 
 def fill_parameters(trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:

@@ -157,7 +157,20 @@ class Training:
         if changed:  # the optimizer of scikit-learn's neural networks has copies of the parameters; the next step makes a new one
             vars(self.last).pop("_optimizer", None)
 
-    def run(self, step: int, x: pd.DataFrame, y: np.ndarray, classes: int) -> None:
+    def require_weights(self, reference: str) -> None:
+        """Raise a ValueError if the estimator cannot use weights of rows.
+
+        Args:
+            reference: The estimator as `module:attr`, for the message.
+        """
+        method = "partial_fit" if self.kind in ("passes", "parts") else "fit"
+        accepted = inspect.signature(getattr(self.last, method)).parameters
+        if "sample_weight" not in accepted and not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
+            name = type(self.last).__name__
+            advice = "leave out data.weight and data.class_weight, or choose another estimator"
+            raise ValueError(f"trainer.estimator: `{method}` of {name} in `{reference}` has no argument `sample_weight`; {advice}")
+
+    def run(self, step: int, x: pd.DataFrame, y: np.ndarray, classes: int, weight: np.ndarray | None = None) -> None:
         """Train one step.
 
         Args:
@@ -165,21 +178,26 @@ class Training:
             x: Features.
             y: Class codes or values, shape (n,).
             classes: Number of classes; 0 for a regression.
+            weight: Weight of each row, shape (n,). None if the rows have no weights. In a pipeline, only the last estimator gets weights.
         """
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "'n_jobs' has no effect", FutureWarning)  # LogisticRegression still has the parameter
             if self.kind == "fit":
-                self.estimator.fit(x, y)
+                step_name = f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
+                self.estimator.fit(x, y, **({} if weight is None else {f"{step_name}sample_weight": weight}))
                 return
             warnings.simplefilter("ignore", ConvergenceWarning)
             features = self._transform(x, y)
             if self.kind in GROWING:
                 self.last.set_params(warm_start=True, **{self.kind: self._size(step)})
-                self.last.fit(features, y)
+                self.last.fit(features, y, **({} if weight is None else {"sample_weight": weight}))
                 return
             known = {"classes": np.arange(classes)} if classes else {}
             for rows in self._batches(step, len(y)):
-                self.last.partial_fit(features.iloc[rows] if hasattr(features, "iloc") else features[rows], y[rows], **known)
+                if weight is not None and not weight[rows].any():  # scikit-learn refuses such a batch
+                    continue
+                of_rows = {} if weight is None else {"sample_weight": weight[rows]}
+                self.last.partial_fit(features.iloc[rows] if hasattr(features, "iloc") else features[rows], y[rows], **known, **of_rows)
 
     def snapshot(self) -> Any:
         """Return a copy of the estimator that later steps do not change. The members of an ensemble, which never change, are not copied."""

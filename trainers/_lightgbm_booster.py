@@ -12,7 +12,7 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.metrics import OWN, find
-from sweeps.trainers import Rows, safe_names
+from sweeps.trainers import LabeledRows, safe_names
 from sweeps.trainers._best import BestStep
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import SPLITS, RequestedMetrics
@@ -186,7 +186,7 @@ class RoundMetrics:
         booster: lgb.Booster,
         best: BestRound,
         step: int,
-        rows: Mapping[str, Rows],
+        rows: Mapping[str, LabeledRows],
         reported: Mapping[str, float],
     ) -> dict[str, float]:
         """Measure the model of the best round. Metrics that the trial reported are left out, and metrics that only LightGBM has.

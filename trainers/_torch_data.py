@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sweeps import trial
 from sweeps.trainers import require_numbers
 
 if TYPE_CHECKING:
@@ -181,19 +180,6 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
     """
     first = rows.first()
     return (sum(tensor.numel() for tensor in first.values()),) if isinstance(first, dict) else tuple(first.shape[1:])
-
-
-def read(name: str, cur: trial.Current) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the prepared features of this rank's rows of a split, and the labels: class codes as int64, or values as float64.
-
-    Args:
-        name: "train" or "valid".
-        cur: The trial.
-    """
-    import ray.train
-
-    frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-    return frame.drop(columns=[cur.label]), frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
 
 
 def call(network: torch.nn.Module, inputs: Inputs) -> Any:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import inspect
+import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,17 @@ import torch
 from torch import nn
 
 from sweeps import trial
-from sweeps.trainers import report
+from sweeps.trainers import LabeledRows, report
 from sweeps.trainers._metrics import measure, requested
 from sweeps.trainers._torch_data import Rows, call, forward
 from sweeps.trainers._torch_network import Best, NetworkDefinition
 from sweeps.trainers._torch_optimizer import Schedule, build
 from sweeps.trainers._torch_parallel import Ranks
 
+NO_REDUCTION = (
+    'weights of rows need a loss with `reduction="none"`, which returns the loss of each row; take a loss of PyTorch, or leave out '
+    "data.weight and data.class_weight"
+)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -32,10 +39,18 @@ class Split:
     Attributes:
         rows: Inputs of the network.
         labels: Class codes or values, shape (n,), on the network's device.
+        weights: Weight of each row, float32 of shape (n,), on the device. None if the rows have no weights.
     """
 
     rows: Rows
     labels: torch.Tensor
+    weights: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, inputs: Rows, rows: LabeledRows, device: torch.device) -> Split:
+        """Return a split with the network's inputs, and with the labels and weights of `rows`."""
+        weights = None if rows.weight is None else torch.tensor(rows.weight, dtype=torch.float32, device=device)
+        return cls(inputs, torch.tensor(rows.label, device=device), weights)
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,11 @@ class Training:
     def __init__(self, network: nn.Module, definition: NetworkDefinition, loss: Any, settings: Settings, train: Split, ranks: Ranks):
         self.network, self.definition, self.loss, self.settings, self.train, self.ranks = network, definition, loss, settings, train, ranks
         self.targets = definition.targets(train.labels)
+        self.weights, self.row_loss = None, None
+        if train.weights is not None:
+            # With a mean of 1 over the rows of all ranks, the mean of the weighted losses of a batch needs no division by its weights.
+            self.weights = train.weights / ranks.mean(train.weights.sum(), len(train.labels))
+            self.row_loss = loss_of_each_row(loss)
         self.epoch = 0
         self.values: list[float] = []
         rows = len(train.labels)
@@ -155,22 +175,43 @@ class Training:
         order = torch.randperm(rows, device="cpu") if settings.shuffle else torch.arange(rows)
         order = order[: self.used]
         targets = torch.split(self.targets[order.to(device)], settings.batch_size)
+        weights: Iterable[torch.Tensor | None] = itertools.repeat(None, len(targets))
+        if self.weights is not None:
+            weights = torch.split(self.weights[order.to(device)], settings.batch_size)
         self.model.train()
         total = torch.zeros((), dtype=torch.float64, device=device)
-        for number, (batch, wanted) in enumerate(zip(self.train.rows.batches(settings.batch_size, order), targets, strict=True), 1):
+        batches = zip(self.train.rows.batches(settings.batch_size, order), targets, weights, strict=True)
+        for number, (batch, wanted, weight) in enumerate(batches, 1):
             last = number % settings.accumulate == 0 or number == len(targets)
             with self.ranks.accumulating(self.model, last):
                 with self.autocast():
-                    loss = self.loss(self.definition.loss_input(call(self.model, batch)), wanted)
-                weight = self._weight(number, len(wanted))
-                self.scaler.scale(loss if weight == 1 else loss * weight).backward()
+                    loss, mean = self._losses(self.definition.loss_input(call(self.model, batch)), wanted, weight)
+                share = self._share(number, len(wanted))
+                self.scaler.scale(loss if share == 1 else loss * share).backward()
             if last:
                 self.schedule.step(self._update)
             if sum_losses:
-                total += loss.detach() * len(wanted)
+                total += mean.detach() * len(wanted)
         return total
 
-    def _weight(self, number: int, rows: int) -> float:
+    def _losses(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> tuple[Any, torch.Tensor]:
+        """Return the loss that the optimizer minimizes for a batch, and the mean loss of the rows, in which weights do not count.
+
+        Args:
+            outputs: The network's outputs for the batch.
+            targets: The targets, shape (n,).
+            weights: The weights of the rows, shape (n,). None if the rows have no weights.
+        """
+        if weights is None or self.row_loss is None:
+            loss = self.loss(outputs, targets)
+            return loss, loss
+        losses = self.row_loss(outputs, targets)
+        if not losses.ndim:
+            raise ValueError(f"trainer.loss: {NO_REDUCTION}")
+        losses = losses.reshape(len(targets), -1).mean(1)
+        return (losses * weights).mean(), losses.mean()
+
+    def _share(self, number: int, rows: int) -> float:
         """Return the fraction of the rows of an optimizer step that are in one batch.
 
         Args:
@@ -321,16 +362,40 @@ def _final(training: Training, best: Best, weights: Weights, data: tuple[Split, 
     return scores
 
 
-def moments(labels: torch.Tensor, ranks: Ranks) -> tuple[float, float]:
-    """Return the target's mean and standard deviation over the rows of all ranks. All ranks get the same numbers."""
-    mean = ranks.mean(labels.sum(), len(labels))
-    variance = ranks.mean(((labels - mean) ** 2).sum(), len(labels))
+def moments(labels: torch.Tensor, ranks: Ranks, weights: torch.Tensor | None = None) -> tuple[float, float]:
+    """Return the target's mean and standard deviation over the rows of all ranks, with weights if there are any.
+
+    All ranks get the same numbers.
+    """
+    weights = torch.ones_like(labels) if weights is None else weights.to(labels.dtype)
+    total = ranks.mean(weights.sum(), len(labels))
+    mean = ranks.mean((weights * labels).sum(), len(labels)) / total
+    variance = ranks.mean((weights * (labels - mean) ** 2).sum(), len(labels)) / total
     return mean, variance**0.5 or 1.0
 
 
 def seed_of(*parts: int) -> int:
     """Combine several numbers into one seed. Other numbers, or another order, give independent seeds."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def loss_of_each_row(loss: Any) -> Any:
+    """Return a loss function that returns the loss of each row instead of the mean.
+
+    Args:
+        loss: A module with an attribute `reduction`, or a function with an argument `reduction`, as PyTorch's losses have.
+
+    Raises:
+        ValueError: The loss has no `reduction`.
+    """
+    if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
+        each: Any = copy.copy(loss)
+        each.reduction = "none"
+        return each
+    with contextlib.suppress(TypeError, ValueError):  # an object without a signature
+        if not isinstance(loss, nn.Module) and "reduction" in inspect.signature(loss).parameters:
+            return functools.partial(loss, reduction="none")
+    raise ValueError(f"trainer.loss: {NO_REDUCTION}")
 
 
 def set_seeds(*parts: int) -> None:

@@ -26,7 +26,7 @@ import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
-from sweeps.trainers import Rows, read_rows, report, require_numbers, safe_names, whole_numbers
+from sweeps.trainers import LabeledRows, read_rows, report, require_numbers, safe_names, whole_numbers
 from sweeps.trainers._lightgbm_booster import REFUSED_IN_NAMES, BestRound, RoundMetrics, metric_name, predict
 from sweeps.trainers._metrics import REPORTED
 from sweeps.trainers._requested import RequestedMetrics
@@ -442,14 +442,14 @@ def _network() -> dict[str, Any]:
     return {"pre_partition": True, "tree_learner": "data"} | get_network_params()
 
 
-def _rows(split: str, cur: trial.Current) -> Rows:
+def _rows(split: str, cur: trial.Current) -> LabeledRows:
     """Return this rank's rows of `train` or `valid`."""
     rows = read_rows(split, cur)
     require_numbers(rows.features, also="category")
     return rows
 
 
-def _datasets(cur: trial.Current, rows: dict[str, Rows], params: dict[str, Any], continued: bool) -> tuple[lgb.Dataset, lgb.Dataset]:
+def _datasets(cur: trial.Current, rows: dict[str, LabeledRows], params: dict[str, Any], continued: bool) -> tuple[lgb.Dataset, lgb.Dataset]:
     """Return LightGBM's data sets of train and valid, which an earlier trial may have built.
 
     The worker keeps one pair for new trials and one pair for trials that continue from a model, because LightGBM stores the predictions of

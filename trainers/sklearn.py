@@ -19,20 +19,15 @@ import json
 import pickle
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from sweeps import trial
 from sweeps.core import trust
-from sweeps.trainers import report, require_numbers, require_task
+from sweeps.trainers import LabeledRows, read_rows, report, require_numbers, require_task
 from sweeps.trainers._best import BestStep
 from sweeps.trainers._estimator import Training, build
 from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
 from sweeps.trainers._metrics import REPORTED, requested
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
@@ -41,6 +36,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest.pkl", "params.json", "state.json", "*.mac"],
     "pickles": ["latest.pkl", "model.pkl"],
     "needs_label": True,
+    "weights": True,
     "max_workers": 1,
     "metrics": {
         "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc"],
@@ -97,8 +93,10 @@ def train_func(config: dict[str, Any]) -> None:
     _require_outputs(names, task, estimator, options["estimator"])
     all_names = tuple(dict.fromkeys([*names, *usual]))
     reported = all_names if options["report"] == "all" else names
-    x, y = cur.cached("sklearn.train", functools.partial(_shard, "train", cur))
-    x_valid, y_valid = cur.cached("sklearn.valid", functools.partial(_shard, "valid", cur))
+    if cur.weight is not None:
+        training.require_weights(options["estimator"])
+    train = cur.cached("sklearn.train", functools.partial(_rows, "train", cur))
+    x_valid, y_valid, _ = cur.cached("sklearn.valid", functools.partial(_rows, "valid", cur))
 
     best = _Best(cur, training, config)
     done = best.restore()
@@ -106,7 +104,7 @@ def train_func(config: dict[str, Any]) -> None:
     with threads(cur.threads):
         for step in range(done + 1, last + 1):
             ends = step == last
-            _run(training, step, x, y, len(cur.classes or ()))
+            _run(training, step, train, len(cur.classes or ()))
             measured = best.model(training.estimator).measure(x_valid, y_valid, all_names if ends else reported)
             best.compare_estimator(step, measured[names[0]], is_last=ends)
             if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
@@ -126,23 +124,20 @@ def _require_outputs(names: Collection[str], task: str, estimator: Any, referenc
             )
 
 
-def _run(training: Training, step: int, x: pd.DataFrame, y: np.ndarray, classes: int) -> None:
+def _run(training: Training, step: int, train: LabeledRows, classes: int) -> None:
     """Train one step; see `Training.run`. If the estimator fails because of text, the error names the columns."""
     try:
-        training.run(step, x, y, classes)
+        training.run(step, train.features, train.label, classes, train.weight)
     except ValueError as e:
         if "could not convert string" in str(e):
-            require_numbers(x)
+            require_numbers(train.features)
         raise
 
 
-def _shard(name: str, cur: trial.Current) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the features and the labels of `train` or `valid`."""
-    import ray.train
-
-    frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-    label = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
-    return columns(frame.drop(columns=[cur.label])), label
+def _rows(split: str, cur: trial.Current) -> LabeledRows:
+    """Return the rows of `train` or `valid`."""
+    rows = read_rows(split, cur)
+    return rows._replace(features=columns(rows.features))
 
 
 def load(folder: str) -> Model:

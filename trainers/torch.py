@@ -42,8 +42,8 @@ from torch import nn
 
 from sweeps import trial
 from sweeps.core.suggestions import did_you_mean
-from sweeps.trainers import fill_parameters, reports_all, require_task
-from sweeps.trainers._torch_data import Columns, DatasetRows, Rows, TensorRows, call, few_threads, forward, read, row_shape
+from sweeps.trainers import fill_parameters, read_rows, reports_all, require_task
+from sweeps.trainers._torch_data import Columns, DatasetRows, Rows, TensorRows, call, few_threads, forward, row_shape
 from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
 from sweeps.trainers._torch_optimizer import all_arguments, build, resolve
@@ -59,6 +59,7 @@ TRAINER: dict[str, Any] = {
     "load": "load",
     "resume_files": ["latest.pt"],
     "needs_label": True,
+    "weights": True,
     "options": {
         "model": {"format": "reference", "description": "Class or function that returns your network, a `torch.nn.Module`."},
         "loss": {
@@ -293,7 +294,7 @@ def train_func(config: dict[str, Any]) -> None:
     )
     definition, data = _data(cur, definition, ranks.device, params["loader_workers"])
     if task == "regression" and params["standardize_target"]:
-        mean, std = moments(data[0].labels, ranks)
+        mean, std = moments(data[0].labels, ranks, data[0].weights)
         definition = replace(definition, mean=mean, std=std)
     set_seeds(cur.seed)
     network, definition = _network(definition, data[0].rows, cur)
@@ -327,20 +328,20 @@ def _data(cur: trial.Current, definition: UserNetwork, device: torch.device, wor
         workers: Number of processes that read items of `trainer.dataset`.
     """
 
-    def tensors(name: str) -> tuple[Columns, Rows, torch.Tensor]:
-        features, labels = read(name, cur)
-        columns = Columns.of(features)
-        return columns, replace(definition, columns=columns).rows(features, name == "train", device), torch.tensor(labels, device=device)
+    def tensors(name: str) -> tuple[Columns, Split]:
+        rows = read_rows(name, cur)
+        columns = Columns.of(rows.features)
+        return columns, Split.of(replace(definition, columns=columns).rows(rows.features, name == "train", device), rows, device)
 
     def items(name: str) -> Split:
-        features, labels = cur.cached(f"torch.{name}.frame", lambda: read(name, cur))
-        return Split(definition.rows(features, name == "train", device, workers), torch.tensor(labels, device=device))
+        rows = cur.cached(f"torch.{name}.frame", lambda: read_rows(name, cur))
+        return Split.of(definition.rows(rows.features, name == "train", device, workers), rows, device)
 
     if definition.dataset is not None:
         return definition, (items("train"), items("valid"))
-    columns, *train = cur.cached(f"torch.train.{device}", lambda: tensors("train"))
-    _, *valid = cur.cached(f"torch.valid.{device}", lambda: tensors("valid"))
-    return replace(definition, columns=columns), (Split(*train), Split(*valid))
+    columns, train = cur.cached(f"torch.train.{device}", lambda: tensors("train"))
+    _, valid = cur.cached(f"torch.valid.{device}", lambda: tensors("valid"))
+    return replace(definition, columns=columns), (train, valid)
 
 
 def _network(definition: UserNetwork, rows: Rows, cur: trial.Current) -> tuple[nn.Module, UserNetwork]:

@@ -22,8 +22,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.trainers import fill_parameters, reports_all, require_task
-from sweeps.trainers._torch_data import NUMBERS, Columns, TensorRows, few_threads, read
+from sweeps.trainers import fill_parameters, read_rows, reports_all, require_task
+from sweeps.trainers._torch_data import NUMBERS, Columns, TensorRows, few_threads
 from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
 from sweeps.trainers._torch_parallel import Ranks
@@ -39,6 +39,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest.pt"],
     "reads_numbers": True,
     "needs_label": True,
+    "weights": True,
     # At most the best weights, the latest weights, and two moments of each latest weight.
     "checkpoint_bytes": (
         "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"
@@ -171,7 +172,7 @@ def train_func(config: dict[str, Any]) -> None:
     torch.set_num_threads(cur.threads)
     columns, train = cur.cached(f"torch_tabular.train.{ranks.device}", lambda: _split("train", cur, ranks.device))
     _, valid = cur.cached(f"torch_tabular.valid.{ranks.device}", lambda: _split("valid", cur, ranks.device))
-    mean, std = moments(train.labels, ranks) if task == "regression" else (0.0, 1.0)
+    mean, std = moments(train.labels, ranks, train.weights) if task == "regression" else (0.0, 1.0)
     architecture = Architecture(
         columns=columns,
         task=task,
@@ -195,6 +196,6 @@ def train_func(config: dict[str, Any]) -> None:
 
 def _split(name: str, cur: trial.Current, device: torch.device) -> tuple[tuple[str, ...], Split]:
     """Return the names of the columns, and this rank's rows of a split."""
-    features, labels = read(name, cur)
-    columns = Columns(tuple(map(str, features.columns)))
-    return columns.numbers, Split(TensorRows(columns.tensors(features), device), torch.tensor(labels, device=device))
+    rows = read_rows(name, cur)
+    columns = Columns(tuple(map(str, rows.features.columns)))
+    return columns.numbers, Split.of(TensorRows(columns.tensors(rows.features), device), rows, device)

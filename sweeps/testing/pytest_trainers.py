@@ -111,6 +111,20 @@ class TrainerTests:
             run = self.run(folder, metric=name, asked=(name,), stop_at=1)
             assert name in run.metrics[0], f"TRAINER promises `{name}`, but the loop reports {sorted(run.metrics[0])}"
 
+    def test_weights_count(self, tmp_path: Path, definition: TrainerDefinition) -> None:
+        """If `TRAINER["weights"]` is True, other weights of the rows give another model."""
+        if not definition.weights:
+            pytest.skip("the trainer does not use weights of rows")
+        current, shards = self.table()
+        loop, found = references.resolve(f"{self.module}:{definition.loop}"), []
+        for period in (4, 7):
+            folder = tmp_path / str(period)
+            folder.mkdir()
+            train = shards["train"].frame
+            weighted = {**shards, "train": FakeShard(train.assign(sample_weight=np.arange(len(train)) % float(period)))}
+            found.append(run_loop(loop, dict(self.params), current(weight="sample_weight", _kept={}), weighted, folder).metrics)
+        assert found[0] != found[1], "the loop does not use the column `Current.weight` of train"
+
     def test_a_scorer_of_scikit_learn_is_reported(self, tmp_path: Path, definition: TrainerDefinition) -> None:
         """If `TRAINER["all_metrics"]` is True, the loop reports a scorer of scikit-learn."""
         if not definition.all_metrics:

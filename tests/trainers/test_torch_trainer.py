@@ -72,6 +72,11 @@ class TestDataset(TestBinary):
     options: ClassVar = {"model": "tests.networks:Net", "dataset": "tests.networks:Noisy", "loss": "tests.networks:focal"}
     params: ClassVar = {"epochs": 3, "dataset_args": {"noise": 0.3}, "loss_args": {"gamma": 1.0}}
 
+    def test_weights_count(self, tmp_path, definition):
+        """A loss that returns only the mean over the rows is refused."""
+        with pytest.raises(ValueError, match=r"trainer.loss: weights of rows need a loss with `reduction"):
+            super().test_weights_count(tmp_path, definition)
+
 
 @pytest.mark.integration
 class TestDatasetInProcesses(TestDataset):

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from sweeps.core.metrics import score
 from sweeps.space.trainer_definition import definition_of
@@ -15,9 +19,8 @@ from sweeps.space.trainer_section import trainer_names
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
 
 TASKS = ("binary", "multiclass", "regression")
-TORCH_LOSSES = {"binary": "BCEWithLogitsLoss", "multiclass": "CrossEntropyLoss", "regression": "MSELoss"}
 # Parameters with which a trainer uses all rows at once, and does not count rows in its rules. In later rounds, rounding decides ties.
-TREES: dict[str, dict[str, Any]] = {
+PARAMS: dict[str, dict[str, Any]] = {
     "xgboost": {"num_boost_round": 3, "max_bin": 1024, "min_child_weight": 0.1},
     "lightgbm": {"num_boost_round": 3, "min_data_in_leaf": 0, "min_data_in_bin": 1, "max_bin": 1024, "num_leaves": 8},
     "catboost": {
@@ -29,8 +32,11 @@ TREES: dict[str, dict[str, Any]] = {
         "random_strength": 0,
         "l2_leaf_reg": 0,
     },
+    "torch_tabular": {"epochs": 3, "batch_size": 10_000, "lr": 0.05, "width": 16},
+    "torch": {"epochs": 3, "batch_size": 10_000, "lr": 0.05},
 }
-WEIGHTED = pytest.mark.parametrize("name", TREES)
+TORCH = {"model": "tests.networks:Net", "loss": None, "dataset": None}
+WEIGHTED = pytest.mark.parametrize("name", [*PARAMS])
 each_task = pytest.mark.parametrize("task", TASKS)
 
 
@@ -51,9 +57,9 @@ def run(name: str, task: str, folder: Path, weights: Any = None, rows: Any = Non
     train = train if weights is None else train.assign(sample_weight=np.asarray(weights, float))
     train = train if rows is None else train.iloc[rows].reset_index(drop=True)
     folder.mkdir()
-    given = {"weight": None if weights is None else "sample_weight", "checkpoint_interval": 0.0} | changed
+    given = {"weight": None if weights is None else "sample_weight", "checkpoint_interval": 0.0, "options": TORCH} | changed
     loop = importlib.import_module(f"sweeps.trainers.{name}").train_func
-    return run_loop(loop, dict(TREES[name]), current(**given), {**shards, "train": FakeShard(train)}, folder)
+    return run_loop(loop, dict(PARAMS[name]), current(**given), {**shards, "train": FakeShard(train)}, folder)
 
 
 def assert_same(first: LoopRun, second: LoopRun, rel: float = 1e-4) -> None:
@@ -76,7 +82,7 @@ def test_a_weight_is_the_number_of_times_that_a_row_occurs(name, task, tmp_path)
     assert_same(run(name, task, tmp_path / "ones", np.ones(160)), plain)
 
 
-@WEIGHTED
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "catboost"])
 @pytest.mark.parametrize("task", ["binary", "regression"])
 def test_metrics_of_train_count_each_row_once(name, task, tmp_path):
     metric = "logloss" if task == "binary" else "rmse"
@@ -95,6 +101,87 @@ def test_metrics_of_train_count_each_row_once(name, task, tmp_path):
     assert other.final[f"train-{metric}"] == pytest.approx(expected, rel=1e-4)
 
 
+def estimator_options(estimator: str, **changed: Any) -> dict[str, Any]:
+    return {"estimator": estimator, "steps": 3, "batch_size": None, "report": "asked"} | changed
+
+
+class TestEstimators:
+    """The trainer `sklearn`: each way to train an estimator."""
+
+    @pytest.mark.parametrize("steps", [1, 3])
+    @pytest.mark.parametrize(
+        ("estimator", "params"),
+        [
+            ("sklearn.linear_model:LogisticRegression", {"max_iter": 300, "C": 10.0}),
+            ("tests.trainers.test_weights:scaled", {}),
+            ("sklearn.naive_bayes:GaussianNB", {}),
+        ],
+    )
+    def test_a_weight_is_the_number_of_times_that_a_row_occurs(self, estimator, params, steps, tmp_path, monkeypatch):
+        monkeypatch.setitem(PARAMS, "sklearn", params)
+        options = estimator_options(estimator, steps=steps)
+        if steps == 3 and estimator.endswith("GaussianNB"):
+            pytest.skip("a step has a part of the rows, in a random order")
+        weighted = run("sklearn", "binary", tmp_path / "weighted", WEIGHTS, options=options)
+        repeated = run("sklearn", "binary", tmp_path / "repeated", rows=np.repeat(np.arange(160), WEIGHTS), options=options)
+        assert_same(weighted, repeated, rel=1e-3)
+        plain = run("sklearn", "binary", tmp_path / "plain", options=options)
+        assert plain.metrics[-1] != pytest.approx(weighted.metrics[-1], rel=1e-3)
+
+    @pytest.mark.parametrize("estimator", ["sklearn.naive_bayes:GaussianNB", "sklearn.linear_model:SGDClassifier"])
+    def test_partial_fit_gets_the_weights_of_its_rows(self, estimator, tmp_path, monkeypatch):
+        """Rows with the weight 0 have wrong labels, which would ruin the model."""
+        monkeypatch.setitem(PARAMS, "sklearn", {"loss": "log_loss"} if "SGD" in estimator else {})
+        options = estimator_options(estimator, batch_size=20)
+        current, shards = coarse_table("binary")
+        good = shards["train"].frame.assign(sample_weight=1.0)
+        both = FakeShard(pd.concat([good, good.assign(y=1 - good["y"], sample_weight=0.0)], ignore_index=True))
+        given = current(weight="sample_weight", options=options, metric="valid-accuracy", goal="maximize")
+        loop = importlib.import_module("sweeps.trainers.sklearn").train_func
+        found = run_loop(loop, dict(PARAMS["sklearn"]), given, {**shards, "train": both}, tmp_path)
+        assert found.metrics[-1]["valid-accuracy"] > 0.8
+
+    def test_an_estimator_without_weights_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(PARAMS, "sklearn", {})
+        options = estimator_options("sklearn.neighbors:KNeighborsClassifier", steps=None)
+        with pytest.raises(ValueError, match=r"`fit` of KNeighborsClassifier in .* has no argument `sample_weight`; leave out data.weight"):
+            run("sklearn", "binary", tmp_path / "a", WEIGHTS, options=options)
+        assert run("sklearn", "binary", tmp_path / "b", options=options).metrics
+
+
+def scaled() -> Pipeline:
+    """Return a pipeline whose transformer does not depend on the rows."""
+    return make_pipeline(FunctionTransformer(np.negative), LogisticRegression())
+
+
+class TestLosses:
+    """The trainer `torch`: the loss of each row."""
+
+    @pytest.mark.parametrize("loss", ["torch.nn:SmoothL1Loss", "torch.nn.functional:l1_loss"])
+    def test_a_loss_of_pytorch_is_weighted(self, loss, tmp_path):
+        options = TORCH | {"loss": loss}
+        weighted = run("torch", "regression", tmp_path / "weighted", WEIGHTS, options=options)
+        repeated = run("torch", "regression", tmp_path / "repeated", rows=np.repeat(np.arange(160), WEIGHTS), options=options)
+        assert_same(weighted, repeated)
+
+    def test_a_loss_that_returns_only_the_mean_is_refused(self, tmp_path):
+        options = TORCH | {"loss": "tests.networks:loss_of_a_mean"}
+        with pytest.raises(ValueError, match=r"trainer.loss: weights of rows need a loss with `reduction"):
+            run("torch", "regression", tmp_path / "a", WEIGHTS, options=options)
+        assert run("torch", "regression", tmp_path / "b", options=options).metrics
+
+    def test_small_batches_learn_from_the_rows_that_count(self, tmp_path, monkeypatch):
+        """Rows with the weight 0 have wrong labels. A batch may have only such rows."""
+        monkeypatch.setitem(PARAMS, "torch_tabular", {"epochs": 20, "batch_size": 2, "lr": 0.005, "width": 16})
+        current, shards = coarse_table("binary")
+        good = shards["train"].frame.assign(sample_weight=1.0)
+        both = FakeShard(pd.concat([good, good.assign(y=1 - good["y"], sample_weight=0.0)], ignore_index=True))
+        given = current(weight="sample_weight", metric="valid-accuracy", goal="maximize")
+        loop = importlib.import_module("sweeps.trainers.torch_tabular").train_func
+        found = run_loop(loop, dict(PARAMS["torch_tabular"]), given, {**shards, "train": both}, tmp_path)
+        assert found.metrics[-1]["valid-accuracy"] > 0.8
+
+
 def test_the_trainers_that_use_weights_are_those_of_this_file():
     use = {name for name in trainer_names() if definition_of(f"sweeps.trainers.{name}").weights}
-    assert use - {"command"} == {*TREES}
+    assert use - {"command"} == {*PARAMS, "sklearn"}
