@@ -18,6 +18,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -359,7 +360,7 @@ def train_func(config: dict[str, Any]) -> None:
     set_seeds(cur.seed)
     parts = _parts(config, cur, ranks)
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         arguments = _training_arguments(parts, cur, ranks, folder)
         torch.set_num_threads(cur.threads)  # Accelerate has changed the number
         trainer = _Trainer(steps, parts, arguments)
@@ -367,7 +368,7 @@ def train_func(config: dict[str, Any]) -> None:
         if checkpoint is not None:
             restored = Path(stack.enter_context(checkpoint.as_directory()))
             steps.restore(restored)
-            latest = str(restored / LATEST)
+            latest = str(_fitting(restored / LATEST, arguments, len(parts.rows["train"]), folder))
         ray_transformers.prepare_trainer(trainer).train(resume_from_checkpoint=latest)
 
 
@@ -460,7 +461,7 @@ def _split(split: str, cur: trial.Current, description: Description, tokenizer: 
     return kept["inputs"], kept["labels"]
 
 
-def _training_arguments(parts: _Parts, cur: trial.Current, ranks: Ranks, folder: str) -> transformers.TrainingArguments:
+def _training_arguments(parts: _Parts, cur: trial.Current, ranks: Ranks, folder: Path) -> transformers.TrainingArguments:
     """Return the arguments of Transformers' trainer.
 
     Args:
@@ -477,7 +478,7 @@ def _training_arguments(parts: _Parts, cur: trial.Current, ranks: Ranks, folder:
     }
     return transformers.TrainingArguments(
         **defaults | parts.training,
-        output_dir=folder,
+        output_dir=str(folder),
         save_strategy="no",  # `_Trainer.evaluate` decides
         logging_strategy="no",  # `_Reports` decides
         report_to="none",
@@ -485,6 +486,31 @@ def _training_arguments(parts: _Parts, cur: trial.Current, ranks: Ranks, folder:
         seed=seed_of(cur.seed) % 2**32,
         use_cpu=ranks.device.type == "cpu",
     )
+
+
+def _fitting(latest: Path, arguments: transformers.TrainingArguments, rows: int, folder: Path) -> Path:
+    """Return a checkpoint of Transformers whose counts of steps fit this training.
+
+    Transformers computes the epoch from the count. If the trial continues with another number of workers or, under PBT, with other batches,
+    an epoch has another number of steps.
+
+    Args:
+        latest: Folder of the checkpoint.
+        arguments: Arguments of this training.
+        rows: Number of rows of train on this rank.
+        folder: Folder for a changed copy.
+    """
+    state = json.loads((latest / "trainer_state.json").read_text())
+    batches = math.ceil(rows / arguments.train_batch_size)
+    done = round(state["epoch"] * math.ceil(batches / arguments.gradient_accumulation_steps))
+    if done == state["global_step"] or arguments.max_steps > 0:
+        return latest
+    changed = Path(shutil.copytree(latest, folder / LATEST))
+    (changed / "trainer_state.json").write_text(json.dumps(state | {"global_step": done}))
+    schedule = torch.load(changed / "scheduler.pt", weights_only=True)
+    if schedule["last_epoch"] == state["global_step"]:  # `reduce_lr_on_plateau` counts evaluations
+        torch.save(schedule | {"last_epoch": done, "_step_count": done + 1}, changed / "scheduler.pt")
+    return changed
 
 
 class _Trainer(transformers.Trainer):

@@ -8,6 +8,8 @@ from typing import Any
 
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6
+# Resources that Ray counts in bytes.
+BYTES = ("memory", "object_store_memory")
 # Idle workers may hold CPUs in addition to the CPUs of the machine. The first limit is the largest number of such additional CPUs. The
 # second limit is the bytes of memory that the machine must have for each CPU, both for its own CPUs and for the additional CPUs.
 MOST_PARKED = 8
@@ -178,7 +180,9 @@ def missing_resources(shape: Shape, cluster: Mapping[str, float], nodes: Sequenc
 
 
 def _both(needed: float, name: str, there: float) -> str:
-    """Format the needed and the existing amount of a resource, such as `4 GPU (there is 1)`."""
+    """Format the needed and the existing amount of a resource, such as `4 GPU (there is 1)` or `20 GB of memory (there are 16 GB)`."""
+    if name in BYTES:
+        return f"{needed / 1e9:.4g} GB of {name} (there are {there / 1e9:.4g} GB)"
     return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.core.errors import InputError
-from sweeps.core.resources import auto_concurrency, count_fitting_trials, parked_cpus
+from sweeps.core.resources import BYTES, auto_concurrency, count_fitting_trials, parked_cpus
 from sweeps.plan import cells as visited
 from sweeps.plan.cells import ShapeCount
 from sweeps.plan.chains import FitCount, count_fits, count_variants
@@ -18,9 +18,6 @@ from sweeps.plan.workers import count_workers
 from sweeps.search.cells import Cell
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
-
-# Resources that Ray counts in bytes. Users rarely give these resources in `--resources`, so they are checked only if they are given.
-BYTES = ("memory", "object_store_memory")
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,9 @@ def plan(space: Space, resources: Mapping[str, float], free: int | None = None, 
     Raises:
         InputError: A shape can never run on this machine.
     """
-    cluster = dict.fromkeys(BYTES, PLENTY) | dict(resources)
+    # Users rarely give these resources in `--resources`, so they are checked only if they are known.
+    known = {} if memory is None else {"memory": memory}
+    cluster = dict.fromkeys(BYTES, PLENTY) | known | dict(resources)
     if problems := find_infeasible_shapes(space, cluster):
         raise InputError(problems)
     trials = space.limits.max_trials

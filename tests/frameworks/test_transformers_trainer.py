@@ -95,6 +95,20 @@ def test_changed_params_take_effect_on_resume(tmp_path):
     assert "momentum" in sgd["param_groups"][0] and not any("exp_avg" in each for each in sgd["state"].values())
 
 
+def test_another_number_of_steps_in_an_epoch_after_a_resume(tmp_path):
+    first, *_ = run("binary", tmp_path / "first", PARAMS, stop_at=2)
+    rates = {}
+    for size in (33, 16):
+        params = PARAMS | {"per_device_train_batch_size": size}
+        rest, *_ = run("binary", tmp_path / str(size), params, resume=first.checkpoints[2])
+        assert len(rest.metrics) == 2, "the third and the fourth epoch"
+        latest = rest.checkpoints[1] / "latest"
+        state = json.loads((latest / "trainer_state.json").read_text())
+        assert state["epoch"] == 3 and state["global_step"] == 3 * -(-160 // size)
+        rates[size] = torch.load(latest / "optimizer.pt", weights_only=True)["param_groups"][0]["lr"]
+    assert rates[33] == pytest.approx(rates[16]) == pytest.approx(0.01 / 4)
+
+
 def text_shards(rows=120):
     """Return shards with a column of text whose words decide the label."""
     rng = np.random.default_rng(0)

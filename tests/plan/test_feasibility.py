@@ -62,8 +62,10 @@ def test_each_worker_is_on_one_node(make):
 def test_an_uncounted_resource_is_not_checked(make):
     space = make("scaling: {resources_per_worker: {CPU: 1, memory: 1000000000}}")
     assert plan(space, {"CPU": 2.0}).concurrency == 2
-    with pytest.raises(InputError, match="needs 1e\\+09 memory"):
+    with pytest.raises(InputError, match=r"needs 1 GB of memory \(there are 1e-06 GB\)"):
         plan(space, {"CPU": 2.0, "memory": 1000.0})
+    with pytest.raises(InputError, match=r"needs 1 GB of memory \(there are 0.5 GB\)"):
+        plan(space, {"CPU": 2.0}, memory=5e8)
 
 
 def test_before_ray_starts_only_the_cpus_are_checked(make, monkeypatch):
