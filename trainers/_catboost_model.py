@@ -38,14 +38,14 @@ TINY = {
 }
 
 
-def metric_name(task: str, weighted: bool, split: str, metric: str) -> str | None:
+def metric_name(task: str, split: str, metric: str, weighted: bool = False) -> str | None:
     """Return CatBoost's name of a metric; None if CatBoost does not have the metric.
 
     Args:
         task: "binary", "multiclass" or "regression".
-        weighted: True if the rows of train have weights. A metric of train then counts each row once, if CatBoost allows it.
         split: "train" or "valid".
         metric: Name of the metric without a split.
+        weighted: True if the rows of train have weights. A metric of train then counts each row once, if CatBoost allows it.
     """
     name = NATIVE[task].get(metric) if metric in OWN else metric if _is_known(task, metric) else None
     if name is None or split == "valid" or not weighted:

@@ -217,7 +217,7 @@ def train_func(config: dict[str, Any]) -> None:
         ValueError: The data has no label, a parameter is refused, a requested metric is unknown, or the training ended early.
     """
     cur = trial.current()
-    requested = RequestedMetrics.of(config, cur, REPORTED, functools.partial(metric_name, str(cur.task), cur.weight is not None))
+    requested = RequestedMetrics.of(config, cur, REPORTED, functools.partial(metric_name, str(cur.task), weighted=cur.weight is not None))
     params = parameters(config, cur)
     data = {split: cur.cached(f"catboost.{split}", functools.partial(_rows, split, cur)) for split in ("train", "valid")}
     with tempfile.TemporaryDirectory() as scratch:
