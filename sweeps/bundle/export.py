@@ -109,7 +109,8 @@ def export_trial(
     description = exported.best if step == result.best_step else describe_recorded(study_store, number, step)
     store = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
-        refuse_unsigned(source, definition_of(references.parse(space.trainer.load)[0], roots).pickles, trust)
+        definitions = [definition_of(references.parse(name)[0], roots) for name in (space.trainer.loop, space.trainer.load)]
+        refuse_unsigned(source, [name for definition in definitions for name in definition.pickles], trust)
         return _write_bundle(exported, study_store.trial(number), step, description, folder, space, source, target, roots, refitted, store)
     except UnreadableFile as e:
         return replace(exported, error=e)
@@ -184,12 +185,16 @@ def _write_bundle(
     }
     if refitted is not None:
         training["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
+    trainer = definition_of(references.parse(space.trainer.loop)[0], roots)
+    # Only the trainer's own `load` imports the modules that options name. The user's `load` imports what it needs by itself.
+    named = space.trainer.references if trainer.load else ()
     path = write.write_bundle(
         target / "bundle",
         checkpoint=source,
         fitted=fitted,
         load=load,
-        imports=[*(references.parse(name)[0] for name in space.trainer.references), *space.trainer.packages],
+        left_out=trainer.resume_files,
+        imports=[*(references.parse(name)[0] for name in named), *space.trainer.packages],
         roots=roots,
         label=info.label,
         task=info.task,

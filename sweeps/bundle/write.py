@@ -58,6 +58,7 @@ def write_bundle(
     checkpoint: Path,
     fitted: Any,
     load: str,
+    left_out: Sequence[str] = (),
     imports: Sequence[str] = (),
     roots: Sequence[Path],
     label: str | None,
@@ -74,6 +75,7 @@ def write_bundle(
         checkpoint: folder of the checkpoint, which `load` reads.
         fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
         load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
+        left_out: glob patterns of files in the checkpoint that are not copied. The `resume_files` of the module of `load` are never copied.
         imports: names of other modules that `load` may import. The bundle also contains the user's modules among them, and requires the
             packages among them.
         roots: folders that are searched for the user's modules before `sys.path`.
@@ -105,7 +107,8 @@ def write_bundle(
         "checked": raw is not None and expected is not None,
         "made": json.loads(json.dumps(training, default=str)),
     }
-    _build(target, about, checkpoint, fitted, imports, roots, raw, expected)
+    left_out = [*left_out, *definition_of(references.parse(load)[0], roots).resume_files]
+    _build(target, about, checkpoint, left_out, fitted, imports, roots, raw, expected)
     return target
 
 
@@ -113,6 +116,7 @@ def _build(
     target: Path,
     about: dict[str, Any],
     checkpoint: Path,
+    left_out: Sequence[str],
     fitted: Any,
     imports: Sequence[str],
     roots: Sequence[Path],
@@ -125,7 +129,6 @@ def _build(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder, staged(target) as bundle:
         data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
-        left_out = definition_of(references.parse(about["load"])[0], roots).resume_files
         pickled = _stage_data(data_folder, checkpoint, left_out, fitted, raw, about["columns"])
         if about["checked"]:
             np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(expected))

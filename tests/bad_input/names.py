@@ -134,6 +134,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "an estimator, such as `sklearn.svm:SVC`",
         ),
         line(
+            "a class of Ray Tune under its own key",
+            'trainable: "marks:train"',
+            '6:1: trainable: unknown key; write `trainer: {trainable: "my_mod:MyTrainable"}`',
+        ),
+        line(
+            "a class of Ray Tune that does not exist",
+            "trainer: {trainable: marks:Trian}",
+            "1:22: trainer.trainable: `marks:Trian`: `marks` has no `Trian`; did you mean `train`?",
+        ),
+        line(
             "a bare name of an estimator",
             "trainer: random_forest",
             "1:10: trainer: `random_forest` is neither a built-in trainer nor a mapping {loop: module:attr}; name the estimator, such as "

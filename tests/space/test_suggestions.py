@@ -16,7 +16,7 @@ from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS
 from sweeps.space.synonyms import SUGGESTIONS, normalized, suggest
-from sweeps.space.trainer_section import trainer_names
+from sweeps.space.trainer_section import selecting_options, trainer_names
 
 MODELS = {
     "trainer": section_models.LoopKeys,
@@ -28,6 +28,7 @@ MODELS = {
     "runtime_env": section_models.RuntimeEnv,
 }
 FIELDS = {place: tuple(f.name for f in dataclasses.fields(model)) for place, model in MODELS.items()} | {"scheduler": scheduler_keys()}
+FIELDS["trainer"] += tuple(selecting_options())
 VALID = {
     **FIELDS,
     **{step: RAY_STEPS[step] for step in SUGGESTIONS if step in RAY_STEPS},

@@ -1,0 +1,359 @@
+"""The trainer `trainable` without Ray: classes for Ray Tune, their checkpoints, and instances that are used again."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import random
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import ray.train
+from ray import tune
+
+from sweeps.core import trust
+from sweeps.core.errors import InputError
+from sweeps.core.trial import Current
+from sweeps.space import load
+from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop
+from sweeps.testing.pytest_trainers import TrainerTests
+from sweeps.trainers import trainable as trainer
+
+HERE = __name__
+# Names of the methods that were called, of all instances.
+calls: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    """Undo the change of an environment variable by Ray, and forget earlier calls."""
+    monkeypatch.setenv("TUNE_ORIG_WORKING_DIR", "")
+    calls.clear()
+
+
+class Descent(tune.Trainable):
+    """Gradient descent with noise. The checkpoint is a dict."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        calls.append(("setup", dict(config)))
+        self.x, self.random = 8.0, random.Random(random.random())
+        self.rate, self.steps = config["rate"], config.get("steps", 6)
+
+    def step(self) -> dict[str, Any]:
+        self.x -= self.rate * 2 * self.x + self.random.gauss(0, 0.1)
+        calls.append("step")
+        return {"loss": self.x**2, "x": self.x, "nested": {"iteration": self.iteration}, "done": self.iteration + 1 >= self.steps}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | None:
+        return {"x": self.x, "random": self.random.getstate()}
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        calls.append("load_checkpoint")
+        self.x = checkpoint["x"]
+        self.random.setstate(checkpoint["random"])
+
+
+class Writes(Descent):
+    """The same training, with a checkpoint in files. One of the files has the name of a file that other trainers of sweeps write."""
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        Path(checkpoint_dir, "sub").mkdir()
+        Path(checkpoint_dir, "sub", "state.json").write_text(json.dumps([self.x, self.random.getstate()]))
+
+    def load_checkpoint(self, checkpoint: str) -> None:
+        self.x, (version, state, gauss) = json.loads(Path(checkpoint, "sub", "state.json").read_text())
+        self.random.setstate((version, tuple(state), gauss))
+
+
+class Resets(Descent):
+    """The same training, with an instance that can be used again."""
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        calls.append(("reset_config", dict(new_config)))
+        if new_config["rate"] == 0.4:
+            return False
+        self.x, self.random = 8.0, random.Random(random.random())
+        self.rate = new_config["rate"]
+        return True
+
+
+class Cleans(Descent):
+    def cleanup(self) -> None:
+        calls.append("cleanup")
+
+
+class CleansAndResets(Cleans, Resets):
+    pass
+
+
+class Fails(Resets):
+    def step(self) -> dict[str, Any]:
+        if self.iteration == 1:
+            raise OSError("no more rows")
+        return super().step()
+
+
+class CleansAndFails(Cleans, Fails):
+    pass
+
+
+class Scripted(tune.Trainable):
+    """Returns the dicts in `config`, one for each step."""
+
+    def step(self) -> dict[str, Any]:
+        result: dict[str, Any] = self.config["results"][self.iteration]
+        return result
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, int]:
+        return {"iteration": self.iteration}
+
+    def load_checkpoint(self, checkpoint: dict[str, int]) -> None:
+        assert checkpoint["iteration"] == self.iteration
+
+
+class Reads(tune.Trainable):
+    """Reads the prepared data, and looks at the attributes of a `Trainable`."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.rows = ray.train.get_dataset_shard("train").materialize().to_pandas()
+
+    def step(self) -> dict[str, Any]:
+        calls.append({"id": self.trial_id, "name": self.trial_name, "logdir": self.logdir, "cwd": os.getcwd(), "config": self.config})
+        Path("written.txt").write_text("by the class")
+        return {"loss": float(self.rows["y"].sum()), "done": True}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> str:
+        return checkpoint_dir
+
+
+def a_loop(config: dict[str, Any]) -> None:
+    raise NotImplementedError
+
+
+def about(folder: Path, cls: str, **changed: Any) -> Current:
+    """Return what the loop knows of a trial whose files are in `folder`."""
+    given = {"metric": "loss", "goal": "minimize", "asked": ("loss",), "roots": (folder,), "_folder": folder / "trial" / "files"}
+    given |= {"trial": "0007", "seed": 3, "label": None, "task": None, "classes": None, "max_t": None, "threads": 1, "check": None}
+    return Current(**given | {"options": {"trainable": f"{HERE}:{cls}"}} | changed)
+
+
+def run(folder: Path, cls: str, params: dict[str, Any] | None = None, seed: int = 3, shards: Any = None, **more: Any) -> LoopRun:
+    """Train a class of this module. Arguments of `run_loop` are passed on, and all others change the `Current`."""
+    keep = folder / "kept"
+    keep.mkdir(exist_ok=True, parents=True)
+    ours = {key: more.pop(key) for key in ("resume", "stop_at") if key in more}
+    random.seed(seed)
+    return run_loop(trainer.train_func, {"rate": 0.2} if params is None else params, about(folder, cls, **more), shards or {}, keep, **ours)
+
+
+def scripted(folder: Path, losses: list[Any], **more: Any) -> LoopRun:
+    """Train with the given values of the objective. The last step is done."""
+    results = [value if isinstance(value, dict) else {"loss": value} for value in losses]
+    results[-1]["done"] = True
+    return run(folder, "Scripted", {"results": results}, **{"checkpoint_interval": 1e9} | more)
+
+
+class Suite(TrainerTests):
+    """The suite for all trainers."""
+
+    module = "sweeps.trainers.trainable"
+    params: ClassVar = {"rate": 0.2}
+    task = "regression"
+    metric = "loss"
+    cls: ClassVar[str]
+
+    @pytest.fixture(autouse=True)
+    def _shared(self) -> None:
+        self.kept: dict[str, Any] = {}  # A worker keeps these objects between trials.
+
+    def run(self, folder: Path, **more: Any) -> LoopRun:
+        return run(folder, self.cls, dict(self.params), **{"checkpoint_interval": 0.0, "_kept": self.kept} | more)
+
+
+class TestDict(Suite):
+    cls = "Descent"
+
+
+class TestFiles(Suite):
+    cls = "Writes"
+
+
+class TestReset(Suite):
+    cls = "Resets"
+
+
+class TestCleanup(Suite):
+    cls = "CleansAndResets"
+
+
+# ---- reports
+
+
+def test_a_report_is_the_dict_of_step_without_what_ray_adds(tmp_path):
+    results = [{"loss": 1.0, "timesteps_this_iter": 10, "text": "a"}, {"loss": np.float32(0.5), "timesteps_this_iter": 5, "done": True}]
+    expected = [
+        {"loss": 1.0, "timesteps_this_iter": 10, "text": "a", "timesteps_total": 10},
+        {"loss": 0.5, "timesteps_this_iter": 5, "timesteps_total": 15},
+    ]
+    assert run(tmp_path, "Scripted", {"results": results}).metrics == expected
+
+
+def test_step_raises_its_error_and_the_instance_is_cleaned_up(tmp_path):
+    with pytest.raises(OSError, match="no more rows"):
+        run(tmp_path, "CleansAndFails")
+    assert calls[-1] == "cleanup"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a_loop", rf'`{HERE}:a_loop` is not a subclass of ray.tune.Trainable; .* write trainer: {{loop: "{HERE}:a_loop"}}$'),
+        ("Path", r"Path` is not a subclass of ray\.tune\.Trainable$"),
+    ],
+)
+def test_anything_but_a_trainable_is_refused(tmp_path, name, message):
+    with pytest.raises(TypeError, match=message):
+        run(tmp_path, name)
+
+
+def test_several_workers_are_refused(tmp_path):
+    (tmp_path / "own.py").write_text("from ray import tune\nclass Own(tune.Trainable): ...\n")
+    space = "trainer: {trainable: own:Own}\nobjective: {metric: loss, goal: minimize}\n"
+    (tmp_path / "space.yaml").write_text(space + "space: {scaling: {num_workers: {grid: [1, 2]}}, params: {rate: 1}}\n")
+    with pytest.raises(InputError) as e:
+        load(tmp_path / "space.yaml")
+    (problem,) = map(str, e.value.problems)
+    assert problem.endswith("`trainable` trains on at most 1 worker, but the space has trials with 2 workers; set num_workers to 1")
+
+
+def test_the_class_reads_the_prepared_data_and_the_attributes_name_the_trial(tmp_path):
+    here = os.getcwd()
+    found = run(tmp_path, "Reads", {"rate": 1}, shards={"train": FakeShard(pd.DataFrame({"y": [1, 2]}))})
+    folder = str(tmp_path / "trial" / "files")
+    assert found.metrics == [{"loss": 3.0}]
+    assert calls == [{"id": "0007", "name": "fake", "logdir": folder, "cwd": folder, "config": {"rate": 1}}]
+    assert Path(folder, "written.txt").exists() and os.getcwd() == here
+
+
+def test_the_working_directory_stays_if_rays_variable_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    monkeypatch.chdir(tmp_path)
+    run(tmp_path, "Reads", {}, shards={"train": FakeShard(pd.DataFrame({"y": [1, 2]}))})
+    assert calls[0]["cwd"] == str(tmp_path) != calls[0]["logdir"]
+
+
+# ---- checkpoints
+
+
+def test_checkpoints_are_saved_at_each_best_step_and_at_the_end(tmp_path):
+    found = scripted(tmp_path, [3.0, 2.0, 4.0, math.nan, 1.0, 5.0, 6.0])
+    assert [*found.checkpoints] == [1, 2, 5, 7]
+    assert [*scripted(tmp_path / "max", [3.0, 2.0, 4.0], goal="maximize").checkpoints] == [1, 3]
+
+
+def test_checkpoints_are_saved_when_step_asks_for_one_at_milestones_and_at_max_t(tmp_path):
+    losses = [1.0, 2.0, {"loss": 3.0, "should_checkpoint": True}, 4.0, 5.0, 6.0, 7.0]
+    found = scripted(tmp_path, losses, milestones=range(2, 8, 2), max_t=5, stop_at=5)
+    assert [*found.checkpoints] == [1, 2, 3, 4, 5]
+    assert "should_checkpoint" not in found.metrics[2]
+
+
+def test_a_refit_saves_only_the_last_step(tmp_path):
+    assert [*scripted(tmp_path, [3.0, 2.0, 1.0], keep_last=True).checkpoints] == [3]
+
+
+def test_a_sweep_without_a_metric_saves_only_the_last_step(tmp_path):
+    assert [*scripted(tmp_path, [3.0, 2.0, 1.0], metric=None, asked=()).checkpoints] == [3]
+
+
+def test_a_nested_objective_has_dots(tmp_path):
+    losses = [{"valid": {"loss": loss}} for loss in (2.0, 1.0, 3.0, 4.0)]
+    assert [*scripted(tmp_path, losses, metric="valid.loss").checkpoints] == [1, 2, 4]
+
+
+def test_the_best_value_and_the_counters_continue_after_a_resume(tmp_path):
+    results = [{"loss": loss, "timesteps_this_iter": 2} for loss in (1.0, 3.0, 2.0, 0.5)]
+    results[1]["should_checkpoint"] = results[-1]["done"] = True
+    first = run(tmp_path, "Scripted", {"results": results}, stop_at=2, checkpoint_interval=1e9)
+    again = run(tmp_path / "again", "Scripted", {"results": results}, resume=first.checkpoints[2], checkpoint_interval=1e9)
+    assert [*again.checkpoints] == [2], "the third step is not better than the first"
+    assert [metrics["timesteps_total"] for metrics in again.metrics] == [6, 8]
+
+
+def test_a_trial_that_was_done_makes_no_further_step(tmp_path):
+    first = run(tmp_path, "Descent")
+    assert run(tmp_path / "again", "Descent", resume=first.checkpoints[6]).metrics == []
+
+
+def test_a_dict_is_signed_and_files_are_not(tmp_path):
+    checkpoint = run(tmp_path, "Descent").checkpoints[6]
+    trust.refuse_unsigned(checkpoint, trainer.TRAINER["pickles"], trust=False)
+    (checkpoint / "_dict_checkpoint.pkl").write_bytes(b"by a stranger")
+    with pytest.raises(trust.UntrustedFile, match=r"_dict_checkpoint\.pkl"):
+        trust.refuse_unsigned(checkpoint, trainer.TRAINER["pickles"], trust=False)
+    files = run(tmp_path / "files", "Writes").checkpoints[6]
+    assert {str(path.relative_to(files)) for path in files.rglob("*")} == {"sub", "sub/state.json", "sweeps_trainable.json"}
+
+
+# ---- instances that are used again
+
+
+def names() -> list[str]:
+    """Return the methods that were called, without `step`."""
+    return [call if isinstance(call, str) else call[0] for call in calls if call != "step"]
+
+
+def test_an_instance_is_used_again_if_reset_config_returns_true(tmp_path):
+    kept: dict[str, Any] = {}
+    first = run(tmp_path / "1", "Resets", _kept=kept)
+    stopped = run(tmp_path / "2", "Resets", {"rate": 0.3}, _kept=kept, stop_at=2, trial="0008")
+    again = run(tmp_path / "3", "Resets", _kept=kept)
+    refused = run(tmp_path / "4", "Resets", {"rate": 0.4}, _kept=kept)
+    assert [len(found.metrics) for found in (first, stopped, again, refused)] == [6, 2, 6, 6]
+    assert again.metrics == first.metrics
+    assert names() == ["setup", "reset_config", "reset_config", "reset_config", "setup"]
+    assert [call[1] for call in calls if call[0] == "reset_config"] == [{"rate": rate} for rate in (0.3, 0.2, 0.4)]
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"), [(0.3, ["reset_config", "load_checkpoint"]), (0.4, ["reset_config", "setup", "load_checkpoint"])]
+)
+def test_changed_params_reach_the_instance_before_the_checkpoint(tmp_path, rate, expected):
+    """Under PBT, a trial continues from the checkpoint of another trial with changed params."""
+    kept: dict[str, Any] = {}
+    first = run(tmp_path / "1", "Resets", _kept=kept, stop_at=2)
+    calls.clear()
+    found = run(tmp_path / "2", "Resets", {"rate": rate}, resume=first.checkpoints[2], _kept=kept)
+    assert names() == expected and len(found.metrics) == 4
+    alone = run(tmp_path / "3", "Resets", {"rate": rate}, resume=first.checkpoints[2], _kept={})
+    assert found.metrics == alone.metrics, "the same as with a new instance"
+    assert found.metrics[0]["x"] == pytest.approx(first.metrics[1]["x"] * (1 - 2 * rate), abs=0.5)
+
+
+@pytest.mark.parametrize("cls", ["Descent", "CleansAndResets"])
+def test_each_trial_has_a_new_instance_without_reset_config_or_with_cleanup(tmp_path, cls):
+    kept: dict[str, Any] = {}
+    for number in "12":
+        run(tmp_path / number, cls, _kept=kept, stop_at=2)
+    assert names() == (["setup"] * 2 if cls == "Descent" else ["setup", "cleanup"] * 2)
+
+
+def test_an_instance_that_failed_is_not_used_again(tmp_path):
+    kept: dict[str, Any] = {}
+    for number in "12":
+        with pytest.raises(OSError, match="no more rows"):
+            run(tmp_path / number, "Fails", _kept=kept)
+    assert names() == ["setup", "setup"]
+
+
+def test_an_instance_with_processes_is_not_used_again(tmp_path, monkeypatch):
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(multiprocessing, "active_children", lambda: ["a process"])
+    for number in "12":
+        run(tmp_path / number, "Resets", _kept=kept)
+    assert names() == ["setup", "setup"]

@@ -1,0 +1,210 @@
+"""Train a class for Ray Tune, a subclass of `ray.tune.Trainable`: `trainer: {trainable: "my_mod:MyTrainable"}`.
+
+Each call of `step` is one report. The trial ends when `step` returns `done: True`, at the scheduler's `max_t`, or when the scheduler stops
+the trial. A report has a checkpoint, which `save_checkpoint` writes, if its step is the best one so far, if a checkpoint is due, or if
+`step` returned `should_checkpoint: True`. As in Ray Tune, the working directory is the trial's folder, unless the environment variable
+`RAY_CHDIR_TO_TRIAL_DIR` is 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import inspect
+import json
+import math
+import multiprocessing
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import ray.train
+from ray.air.constants import TRAINING_ITERATION
+from ray.train._internal.session import _TrainingResult
+from ray.tune import Trainable
+from ray.tune.result import (
+    AUTO_RESULT_KEYS,
+    DONE,
+    EPISODES_TOTAL,
+    SHOULD_CHECKPOINT,
+    TIME_TOTAL_S,
+    TIMESTEPS_TOTAL,
+    TRIAL_ID,
+    TRIAL_INFO,
+)
+from ray.tune.utils import flatten_dict
+
+from sweeps import trial
+from sweeps.core import references, trust
+from sweeps.trainers import report
+
+TRAINER: dict[str, Any] = {
+    "loop": "train_func",
+    "selected_by": "trainable",
+    "resume_files": ["sweeps_trainable.json", "*.mac"],
+    "pickles": ["_dict_checkpoint.pkl"],
+    "max_workers": 1,
+    "additional_parameters": True,
+    "options": {"trainable": {"format": "reference", "description": "a subclass of `ray.tune.Trainable`, such as `my_mod:MyTrainable`"}},
+}
+# Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which Ray pickles.
+STATE, DICT = "sweeps_trainable.json", "_dict_checkpoint.pkl"
+# Counters of `Trainable`, which continue in a resumed trial.
+COUNTERS = (TRAINING_ITERATION, TIME_TOTAL_S, TIMESTEPS_TOTAL, EPISODES_TOTAL)
+# Values that `Trainable.train` adds to the dict of `step`, and that describe the process or control the loop.
+NOT_REPORTED = {*AUTO_RESULT_KEYS, TRIAL_ID, DONE, SHOULD_CHECKPOINT} - {TIMESTEPS_TOTAL, EPISODES_TOTAL}
+
+
+@dataclass(frozen=True)
+class TrialInfo:
+    """The trial, for the attributes `trial_id`, `trial_name` and `trial_resources` of a `Trainable`."""
+
+    trial_id: str
+    trial_name: str
+    trial_resources: None = None
+
+
+@dataclass(frozen=True)
+class TrialStorage:
+    """The trial's folder, in the form in which a `Trainable` reads it to set `logdir`."""
+
+    trial_working_directory: str
+
+    @property
+    def trial_fs_path(self) -> str:
+        """The same folder."""
+        return self.trial_working_directory
+
+
+@dataclass
+class Progress:
+    """Progress of a trial.
+
+    Attributes:
+        step: Number of the last step.
+        done: True if the last step was done.
+        best: Best value of the objective's metric so far. None if there is none.
+    """
+
+    step: int = 0
+    done: bool = False
+    best: float | None = None
+
+
+def train_func(config: dict[str, Any]) -> None:
+    """Train an instance of the class, and report each step.
+
+    Args:
+        config: The trial's `params`, which the class gets as its `config`.
+
+    Raises:
+        TypeError: The object is not a subclass of `ray.tune.Trainable`.
+    """
+    cur = trial.current()
+    kept: dict[str, Any] = cur.cached("trainable", dict)
+    with contextlib.chdir(os.getcwd()):  # A `Trainable` changes the working directory to the trial's folder.
+        instance = make(class_of(cur.options["trainable"]), config, cur, kept.pop("instance", None))
+        failed = True
+        try:
+            train(instance, cur)
+            failed = False
+        except BaseException as e:
+            failed = isinstance(e, Exception)  # The exception that stops a trial does not inherit from Exception.
+            raise
+        finally:
+            if not failed and can_be_reused(instance):
+                kept["instance"] = instance
+            else:
+                instance.stop()
+
+
+def class_of(reference: str) -> Any:
+    """Import the class.
+
+    Raises:
+        TypeError: The object is not a subclass of `ray.tune.Trainable`.
+    """
+    found = references.resolve(reference)
+    if inspect.isclass(found) and issubclass(found, Trainable):
+        return found
+    loop = f'; a function is a training loop, so write trainer: {{loop: "{reference}"}}' if inspect.isfunction(found) else ""
+    raise TypeError(f"trainer.trainable: `{reference}` is not a subclass of ray.tune.Trainable{loop}")
+
+
+def make(cls: Any, config: dict[str, Any], cur: trial.Current, earlier: Any) -> Any:
+    """Return an instance for a trial.
+
+    Args:
+        cls: The class.
+        config: The trial's `params`.
+        cur: The trial.
+        earlier: Instance of an earlier trial, which is used again if `reset_config` returns True. None if there is no such instance.
+    """
+    config = copy.deepcopy(config) | {TRIAL_INFO: TrialInfo(cur.trial, ray.train.get_context().get_experiment_name())}
+    storage = TrialStorage(str(cur.folder))
+    can_continue = earlier is not None and earlier.reset(dict(config), storage)
+    instance = earlier if can_continue else cls(config=config, storage=storage)
+    instance._storage = None  # Otherwise `Trainable.save` would copy each checkpoint to Ray's own storage.
+    return instance
+
+
+def can_be_reused(instance: Any) -> bool:
+    """Return whether a later trial on this worker may use an instance again.
+
+    The class must have `reset_config`. It must not have `cleanup`, which is called at the end of each trial. An instance that has started
+    processes cannot be reused, because the trial's processes are killed at its end.
+    """
+    cls = type(instance)
+    frees = cls.cleanup is not Trainable.cleanup or cls.stop is not Trainable.stop
+    return cls.reset_config is not Trainable.reset_config and not frees and not multiprocessing.active_children()
+
+
+def train(instance: Any, cur: trial.Current) -> None:
+    """Call `step` until the trial ends, and report each step.
+
+    Args:
+        instance: The instance. If there is a checkpoint, the instance continues from the checkpoint.
+        cur: The trial.
+    """
+    progress = restore(instance)
+    while not progress.done:
+        result = instance.train()
+        progress.step, progress.done = progress.step + 1, bool(result.get(DONE))
+        metrics = {name: value for name, value in result.items() if name not in NOT_REPORTED}
+        value = number(metrics, cur.metric)
+        improved = not cur.keep_last and cur.better(value, progress.best)
+        if improved:
+            progress.best = value
+        due = cur.checkpoint_due(progress.step, last=progress.done) or improved or result.get(SHOULD_CHECKPOINT)
+        report(metrics, functools.partial(save, instance, progress) if due else None)
+
+
+def number(metrics: Mapping[str, Any], name: str | None) -> float:
+    """Return a metric, whose name has dots if the metric is in a nested dict. Return NaN if the metric is missing or not a number."""
+    try:
+        return float(flatten_dict(dict(metrics), delimiter=".")[name])
+    except (KeyError, TypeError, ValueError, RuntimeError):  # A tensor with several elements raises a RuntimeError.
+        return math.nan
+
+
+def save(instance: Any, progress: Progress, folder: Path) -> None:
+    """Write a checkpoint of an instance into a folder."""
+    saved = instance.save(str(folder))
+    if (folder / DICT).exists():
+        trust.sign(folder / DICT)
+    counters = {name: saved.metrics[name] for name in COUNTERS if name in saved.metrics}
+    (folder / STATE).write_text(json.dumps(asdict(progress) | {"counters": counters}, default=float))
+
+
+def restore(instance: Any) -> Progress:
+    """Let an instance continue from the trial's checkpoint, if there is one. Return the trial's progress until then."""
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint is None:
+        return Progress()
+    with checkpoint.as_directory() as folder:
+        state = json.loads(Path(folder, STATE).read_text())
+        instance.restore(_TrainingResult(checkpoint, state.pop("counters")))
+    return Progress(**state)
