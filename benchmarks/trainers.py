@@ -1,8 +1,13 @@
-"""The time inside the trainers `xgboost`, `keras` and `sklearn`, and inside bare loops of the same frameworks, with 2 threads.
+"""The time inside the trainers `xgboost`, `keras`, `sklearn`, `lightning` and `transformers`, and inside bare loops, on 2 CPUs.
 
+The bare loops call `xgb.train`, `fit` of Keras on PyTorch, `fit` of `lightning.Trainer`, and `train` of `transformers.Trainer`.
 XGBoost grows 100 trees of depth 6 on 324,000 rows and on 426 rows. Keras trains a network with two hidden layers of 64 units on 32,400 rows
 and on 426 rows, for 5 and 20 epochs, on PyTorch. scikit-learn grows a forest of 100 trees in ten steps on 32,400 rows and on 426 rows, and
 makes ten passes of `SGDClassifier` over 324,000 rows.
+Lightning trains a network with three hidden layers of 128 units on 64,800 rows, for 4 epochs.
+Transformers trains a BERT with two layers of 32 units on 10,000 rows of 14 tokens, for 3 epochs. These two run on one worker with two
+threads, and on two workers with one thread each. Lightning validates all rows of valid on every worker, in both sides.
+`transformers.Trainer` shares them among the workers.
 The bare loops measure the same metrics as the trainers: the logloss on valid after each step; and at the end, for the model of the best
 step, the usual metrics on train and valid, or on valid alone with scikit-learn. The bare loops save nothing. The trainers also report each
 step and write the best model as a checkpoint. *Paired*: a trial runs the trainer and the bare loop in one process. Every second trial runs
@@ -33,11 +38,11 @@ THREADS = {"OMP_NUM_THREADS": "2"}  # Other workloads have 1.
 SPACE = """\
 trainer: {{loop: "benchmarks.{loop}", backend: {backend}}}
 data: {{train: {{"benchmarks.loops:made": {{rows: {rows}}}}}, label: y, valid: {{column: part, value: valid}}}}
-objective: {{metric: valid-logloss, goal: minimize}}
+objective: {{metric: {metric}, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
 space:
   preprocessor: {preprocessor}
-  scaling: {{resources_per_worker: {{CPU: 2}}}}
+  scaling: {{num_workers: {workers}, resources_per_worker: {{CPU: {cpus}}}}}
   params: {{seed: {{grid: {seeds}}}, times: "{times}", {params}}}
 """
 XGBOOST = {"loop": "loops:paired", "backend": "none", "preprocessor": "[]", "params": f"num_boost_round: {ROUNDS}, max_depth: 6"}
@@ -47,13 +52,24 @@ BOUNDS = {
     **{"paired-324000": 1.05, "paired-426": 1.2, "keras-32400": 1.05, "keras-426": 1.2},
     **{"forest-32400": 1.05, "sgd-324000": 1.05, "forest-426": 1.2},
 }
+# The settings, the rows and the parameters of two more frameworks
+NETWORKS = {
+    "lightning": ({"loop": "network_loops:paired_lightning", "metric": "valid-loss"}, 64_800, "max_epochs: 4, batch_size: 128"),
+    "transformers": (
+        {"loop": "network_loops:paired_transformers"},
+        10_000,
+        "num_train_epochs: 3, per_device_train_batch_size: 32, per_device_eval_batch_size: 256, learning_rate: 0.001",
+    ),
+}
+BOUNDS |= {f"{name}-{workers}": 1.05 for name in NETWORKS for workers in (1, 2)}
 
 
-def paired(task: Task, rows: int, **settings: str) -> dict[str, Any]:
+def paired(task: Task, rows: int, workers: int = 1, metric: str = "valid-logloss", **settings: str) -> dict[str, Any]:
     from benchmarks.ours import sweep
 
     times = task.folder / "times.jsonl"
-    sweep(task, SPACE.format(rows=rows, trials=task.trials, seeds=list(range(task.trials)), times=times, **settings))
+    fixed = {"trials": task.trials, "seeds": list(range(task.trials)), "times": times, "workers": workers, "cpus": 2 // workers}
+    sweep(task, SPACE.format(rows=rows, metric=metric, **fixed, **settings))
     first, *later = [json.loads(line) for line in times.read_text().splitlines()]
     ratios = [ours / bare for ours, bare in later]
     return {
@@ -94,6 +110,11 @@ def _sides() -> Iterator[Side]:
     for case, rows, steps, trials in (("forest", 32_400, "[]", 9), ("sgd", 324_000, "[StandardScaler]", 9), ("forest", 426, "[]", 17)):
         run = functools.partial(paired, rows=rows, preprocessor=steps, params=f"case: {case}", **SKLEARN)
         yield Side(f"{case}-{rows}", f"sklearn, {case}, {rows:,} rows", run, trials, THREADS)
+    for name, (settings, rows, params) in NETWORKS.items():
+        for workers in (1, 2):
+            more = {"backend": "torch", "preprocessor": "[StandardScaler]", "params": params, "workers": workers}
+            label = f"{name}, {rows:,} rows, {workers} worker{'s' * (workers > 1)}"
+            yield Side(f"{name}-{workers}", label, functools.partial(paired, rows=rows, **settings, **more), 9, THREADS)
 
 
 SIDES = tuple(_sides())
