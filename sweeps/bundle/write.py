@@ -31,7 +31,7 @@ from sweeps.data.files import first_line
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space.trainer_definition import definition_of
-from sweeps.space.trainer_section import PACKAGE, trainer_names
+from sweeps.space.trainer_section import trainer_modules
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
@@ -43,7 +43,7 @@ SHIPPED_MODULES = (
     CHECK_MODULE,
     "sweeps.data.preprocessing.ray_steps",
     "sweeps.trial",
-    *(f"{PACKAGE}.{name}" for name in trainer_names()),
+    *trainer_modules(),
 )
 EXAMPLE_ROWS = 5
 # MLflow writes the example rows as JSON. If a row has more values than this number, as with large images, the example is a single row

@@ -33,6 +33,12 @@ def trainer_names() -> list[str]:
     return sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_")) if package else []
 
 
+def trainer_modules() -> list[str]:
+    """Return the dotted names of all modules of `sweeps.trainers`, with those that the trainers share."""
+    package = references.source_of(PACKAGE)
+    return sorted(f"{PACKAGE}.{file.stem}" for file in package.parent.glob("*.py") if file.stem != "__init__") if package else []
+
+
 def selecting_options() -> dict[str, str]:
     """Return the options that select a built-in trainer in a section `trainer` without `name`, and the trainer that each selects."""
     definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}

@@ -165,7 +165,8 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
 
 @pytest.mark.integration
 def test_a_fresh_process_has_what_is_said_of_it():
-    code = "import asyncio, csv, multiprocessing, tempfile, torch, urllib.request, xgboost; import sys\n"
+    code = "import sys; sys.modules['dill'] = None  # torch imports dill if it is installed, and dill sets `tempfile.tempdir`\n"
+    code += "import asyncio, csv, multiprocessing, tempfile, torch, urllib.request, xgboost\n"
     code += "from sweeps.execution.isolation import GLOBAL_SETTINGS, _UNKNOWN\n"
     code += "known = [k for k in GLOBAL_SETTINGS if k.default is not _UNKNOWN and k.module not in ('xgboost', 'matplotlib')]\n"
     code += "bad = [k for k in known if k.get(sys.modules[k.module]) != k.default]\n"
