@@ -11,7 +11,7 @@ import pytest
 import sweeps
 from tests.commands import command
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(200)]
 
 TRAINER = """
 import json

@@ -12,7 +12,7 @@ from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers.torch import load, train_func
 from tests.ranks import call_on_two_ranks
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(120)]
 
 OPTIONS = {"model": "tests.networks:Net", "loss": None, "dataset": None}
 SAME_ROWS = {"epochs": 4, "lr": 0.02, "batch_size": 16, "accumulate": 2, "shuffle": False, "clip_norm": 1.0}
