@@ -47,7 +47,7 @@ def import_keras(framework: str) -> Any:
 
 @dataclass(frozen=True)
 class Description:
-    """What is needed to load a network and to turn its outputs into predictions.
+    """Facts about a network. With these facts, a bundle loads the network and turns its outputs into predictions.
 
     Attributes:
         framework: The framework that trained the network: "torch" or "tensorflow".

@@ -1,4 +1,4 @@
-"""What a Keras model needs from TensorFlow: threads, seeds, batches in a repeatable order, and the mean of the gradients of all ranks.
+"""The parts of the trainer `keras` that depend on TensorFlow: threads, seeds, the order of batches, and the mean of all ranks' gradients.
 
 `fit` of Keras 3 does not work with TensorFlow's `MultiWorkerMirroredStrategy` (keras-team/keras#20585). Therefore, torch's process group
 averages the gradients, as for PyTorch. The workers then join no TensorFlow cluster, and can train the next trial.

@@ -1,4 +1,4 @@
-"""What a Keras model needs from PyTorch: threads, seeds, batches in a repeatable order, and the mean of the gradients of all ranks."""
+"""The parts of the trainer `keras` that depend on PyTorch: threads, seeds, the order of batches, and the mean of all ranks' gradients."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class Steps:
 
     @property
     def ends(self) -> bool:
-        """Whether the trial ends with the latest step. `ray.train.report` ends the trial at the scheduler's `max_t`."""
+        """True if the latest step is the last step of the trial: the training is finished, or the step is the scheduler's `max_t`."""
         return self._last or self.done == self.cur.max_t
 
     def report_final(

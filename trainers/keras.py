@@ -176,7 +176,7 @@ def train_func(config: dict[str, Any]) -> None:
 
 
 class _Epochs:
-    """What happens before and after each epoch of `fit`.
+    """A callback of Keras that prepares each epoch of `fit`, and reports after each epoch.
 
     Args:
         cur: The trial.

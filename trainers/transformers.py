@@ -209,7 +209,7 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
     """Inputs of a model. An item is a mapping with the inputs of one row, and with its label if there are labels.
 
     Args:
-        inputs: What the function of the option `dataset` returned.
+        inputs: The return value of the function that the option `dataset` names.
         labels: Labels of shape (n,); None for rows to predict.
         names: Names of the inputs that the model accepts. Other inputs are left out, as in `transformers.Trainer`.
     """

@@ -13,6 +13,8 @@ W = TypeVar("W")
 # With these backends, a gang is connected again for each trial. LightGBM cannot reuse a port while a model of the last trial exists, and
 # during the minute after that model was deleted.
 RENEWED_FOR_EACH_TRIAL = ("lightgbm",)
+# With these backends, a rank can leave the gang while a peer still works. Only a peer that waits for the rank then fails.
+LEFT_SAFELY = ("torch",)
 
 
 def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> list[W]:

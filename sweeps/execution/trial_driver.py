@@ -20,6 +20,7 @@ from sweeps.core.checkpoint_files import delete_checkpoint
 from sweeps.core.errors import SweepsError
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import LOST, State
+from sweeps.execution import gangs
 from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import DataRequests, is_data_loss
@@ -342,7 +343,8 @@ class TrialDriver:
         """Wait until all ranks have ended or one rank has failed.
 
         If a rank has returned, and no other rank has sent anything for `RETURNED_LEAVE_AFTER` seconds, the rank is made to leave the gang.
-        If a peer waits for this rank in a collective operation, the operation then raises an exception in the peer.
+        If a peer waits for this rank in a collective operation, the operation then raises an exception in the peer. With some backends, a
+        peer that still works would also fail, so this is done only for the backends in `gangs.LEFT_SAFELY`.
 
         Returns:
             A message about the time limit if `limits.trial_timeout` or `limits.report_timeout` is exceeded first; else None.
@@ -378,7 +380,7 @@ class TrialDriver:
                 return None
             if any(isinstance(result, Ended) and result.error for result in results):
                 return None
-            if done and returned is None and not gang.broken:
+            if done and returned is None and not gang.broken and self.job.backend in gangs.LEFT_SAFELY:
                 returned = time.monotonic()
         return None
 
