@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
+
+# Ray creates a deleted folder again within milliseconds. Time limit in seconds for a busy machine.
+RECREATED_WITHIN = 10.0
+
 
 def is_alive(pid: int) -> bool:
     """Return whether a process with this id is running. A zombie process counts as ended."""
@@ -21,3 +27,25 @@ def start_time(pid: int) -> float | None:
         return float(psutil.Process(pid).create_time())
     except (psutil.Error, ValueError, OverflowError):
         return None
+
+
+def working_directory() -> str:
+    """Return the working directory of this process. If it was deleted, wait until it exists again, and change to the new directory.
+
+    Ray deletes and creates the folder with the user's code when a second node on the same machine joins the cluster.
+
+    Raises:
+        FileNotFoundError: The directory was deleted and did not exist again within `RECREATED_WITHIN` seconds.
+    """
+    until = time.monotonic() + RECREATED_WITHIN
+    while True:
+        try:
+            return os.getcwd()
+        except FileNotFoundError:
+            deleted = os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
+        try:
+            os.chdir(deleted)
+        except FileNotFoundError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)

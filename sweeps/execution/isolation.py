@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from sweeps.core.processes import working_directory
 from sweeps.execution import child_processes, leaked_threads
 
 # A worker may grow by this much after its first trial. Memory of more than `MEMORY_GROWTH` bytes may also double.
@@ -237,7 +238,7 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
     processes = psutil.pids() if mark else []
     reset, running = ResetResult(), set(threading.enumerate())
     bounds, scheduling = (sys.getrecursionlimit(), sys.getswitchinterval()), _scheduling_of_threads()
-    environment, folder, path, arguments = dict(os.environ), _working_directory(), list(sys.path), list(sys.argv)
+    environment, folder, path, arguments = dict(os.environ), working_directory(), list(sys.path), list(sys.argv)
     mask, limits, known, watching = _umask(), _limits(), dict(vars(builtins)), (sys.gettrace(), sys.getprofile())
     modules, functions, finders = dict(sys.modules), _functions(), list(sys.meta_path)
     filters, loggers = warnings.filters[:], _loggers()
@@ -295,18 +296,6 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
         functions.clear()
         gc.collect()
         empty_cuda()
-
-
-def _working_directory() -> str:
-    """Return the working directory. If it was deleted and created again at the same path, first change to the new directory.
-
-    Ray deletes and creates the folder with the user's code when a second node on the same machine joins the cluster.
-    """
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        os.chdir(os.readlink("/proc/self/cwd").removesuffix(" (deleted)"))
-        return os.getcwd()
 
 
 @dataclass(frozen=True)

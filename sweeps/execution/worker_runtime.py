@@ -25,6 +25,7 @@ import ray
 import ray.data
 
 from sweeps.core import exit_causes, references
+from sweeps.core.processes import working_directory
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import Current
 from sweeps.execution import backends, child_processes, isolation, loop_mlflow, ray_train_adapter, trial_logs
@@ -252,7 +253,7 @@ class WorkerRuntime:
 
     def _code_folders(self) -> tuple[Path, ...]:
         """Return the folders with the user's files: the copy that Ray made for the workers, if there is one, and the original folders."""
-        copy = [Path.cwd()] if ray.get_runtime_context().runtime_env.get("working_dir") else []
+        copy = [Path(working_directory())] if ray.get_runtime_context().runtime_env.get("working_dir") else []
         return (*copy, *map(Path, self.job.roots))
 
     def hurry(self, trial: str, step: int) -> None:

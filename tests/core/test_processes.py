@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from sweeps.core.processes import is_alive, start_time
+from sweeps.core import processes
+from sweeps.core.processes import is_alive, start_time, working_directory
 from tests.waiting import wait_until
 
 
@@ -26,3 +27,23 @@ def test_a_zombie_is_not_alive():
 @pytest.mark.parametrize("pid", [-1, 10**30])
 def test_an_impossible_id_is_no_process(pid):
     assert not is_alive(pid) and start_time(pid) is None
+
+
+def test_a_deleted_working_directory_is_entered_when_it_exists_again(tmp_path, monkeypatch):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert working_directory() == str(folder)
+    folder.rmdir()
+    monkeypatch.setattr(processes.time, "sleep", lambda seconds: folder.mkdir())
+    assert working_directory() == str(folder) == os.getcwd()
+
+
+def test_a_working_directory_that_stays_deleted_is_an_error(tmp_path, monkeypatch):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    monkeypatch.setattr(processes, "RECREATED_WITHIN", 0.0)
+    with pytest.raises(FileNotFoundError):
+        working_directory()
