@@ -21,10 +21,10 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,22 +36,10 @@ from sweeps.core import references
 from sweeps.trainers import report, reports_all, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import measure, requested
-from sweeps.trainers._torch_data import few_threads
 from sweeps.trainers._torch_loop import moments, seed_of, set_seeds
 from sweeps.trainers._torch_parallel import Ranks
-from sweeps.trainers._torch_training import (
-    DESCRIPTION,
-    Batches,
-    Steps,
-    apply_changes,
-    evaluating,
-    load_weights,
-    predictions,
-    settings_of,
-)
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sweeps.trainers._torch_training import Batches, Steps, apply_changes, settings_of
+from sweeps.trainers._transformers_model import TOKENIZER, Description, Rows, collator, encoded, load, outputs_of
 
 # Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
@@ -179,165 +167,7 @@ RESERVED = (
     *("restore_callback_states_from_checkpoint", "resume_from_checkpoint", "save_on_each_node", "save_only_model", "save_steps"),
     *("save_strategy", "save_total_limit", "seed", "train_sampling_strategy", "use_cpu"),
 )
-LATEST, TOKENIZER = "latest", "tokenizer"
-PREDICTED_AT_ONCE = 64  # rows
-
-
-def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = None) -> Any:
-    """Encode the text of one column, or of a pair of columns. This is the default of the option `dataset`.
-
-    Args:
-        features: Prepared rows. Missing text becomes "".
-        tokenizer: The tokenizer.
-        max_length: Number of tokens to which a text is cut; None for the tokenizer's limit.
-
-    Raises:
-        ValueError: There are more than two columns, or a column is not text.
-    """
-    numeric = [str(name) for name, dtype in features.dtypes.items() if dtype.kind in "biufc"]
-    if numeric or len(features.columns) > 2:
-        problem = f"the column `{numeric[0]}` is not text" if numeric else f"there are {len(features.columns)} columns"
-        raise ValueError(
-            f"{problem}; a tokenizer encodes one column of text, or a pair of columns; choose columns with `data.features`, or write a "
-            "function for `trainer.dataset`"
-        )
-    texts = [column.fillna("").astype(str).tolist() for _, column in features.items()]
-    return tokenizer(*texts, truncation=True, max_length=max_length)
-
-
-class Rows(torch.utils.data.Dataset[dict[str, Any]]):
-    """Inputs of a model. An item is a mapping with the inputs of one row, and with its label if there are labels.
-
-    Args:
-        inputs: The return value of the function that the option `dataset` names.
-        labels: Labels of shape (n,); None for rows to predict.
-        names: Names of the inputs that the model accepts. Other inputs are left out, as in `transformers.Trainer`.
-    """
-
-    def __init__(self, inputs: Any, labels: np.ndarray | None, names: Sequence[str]):
-        self.inputs, self.labels, self.names = inputs, labels, names
-        # A tokenizer returns a `BatchEncoding`, which is no `Mapping`.
-        columns = isinstance(inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature))
-        self.columns: dict[str, Any] | None = {name: inputs[name] for name in inputs if name in names} if columns else None
-
-    def __len__(self) -> int:
-        return len(self.inputs) if self.columns is None else len(next(iter(self.columns.values())))
-
-    def __getitem__(self, index: int | torch.Tensor) -> dict[str, Any]:
-        row = int(index)
-        if self.columns is not None:
-            item = {name: values[row] for name, values in self.columns.items()}
-        else:
-            item = {name: value for name, value in self.inputs[row].items() if name in self.names}
-        return item if self.labels is None else item | {"labels": self.labels[row].item()}
-
-
-@dataclass(frozen=True)
-class Description:
-    """Everything that is needed to predict with a model, except its weights and its tokenizer.
-
-    Attributes:
-        model: Reference to the function that returns the model.
-        arguments: Arguments of this function.
-        network: Reference to the class of a `PreTrainedModel`, which can be built from its configuration. None for other models.
-        tokenizer: Reference to the class of the tokenizer; None if there is no tokenizer.
-        dataset: Reference to the function that converts rows.
-        dataset_arguments: Arguments of this function, except the rows and the tokenizer.
-        inputs: Names of the inputs that the model accepts.
-        columns: Names of the columns.
-        task: "binary", "multiclass" or "regression".
-        classes: Number of classes; 0 for a regression.
-        mean: Mean of a regression's target. The model predicts (target - mean) / std.
-        std: Standard deviation of a regression's target.
-    """
-
-    model: str
-    arguments: dict[str, Any]
-    network: str | None
-    tokenizer: str | None
-    dataset: str
-    dataset_arguments: dict[str, Any]
-    inputs: tuple[str, ...]
-    columns: tuple[str, ...]
-    task: str
-    classes: int
-    mean: float = 0.0
-    std: float = 1.0
-
-    def convert(self, features: pd.DataFrame, tokenizer: Any) -> Any:
-        """Convert prepared rows to the model's inputs."""
-        function = references.resolve(self.dataset)
-        more = {"tokenizer": tokenizer} if "tokenizer" in inspect.signature(function).parameters else {}
-        return function(features[list(self.columns)], **more, **self.dataset_arguments)
-
-    def targets(self, labels: np.ndarray) -> np.ndarray:
-        """Convert labels to the values that the model learns."""
-        return ((labels - self.mean) / self.std).astype(np.float32) if self.task == "regression" else labels
-
-    def predictions(self, logits: torch.Tensor) -> np.ndarray:
-        """Convert the model's outputs to predictions. See `predictions` in `sweeps.trainers._torch_training` for the result."""
-        return predictions(logits, self.task) * self.std + self.mean
-
-
-def outputs_of(network: torch.nn.Module, rows: Any, tokenizer: Any, batch_size: int) -> tuple[torch.Tensor, float]:
-    """Return a model's logits for rows, and the sum of the losses of the rows. The sum is 0 without labels.
-
-    Args:
-        network: The model.
-        rows: `Rows`, or a subset of `Rows`.
-        tokenizer: The tokenizer; None if there is none.
-        batch_size: Number of rows in a batch.
-    """
-    device = next(network.parameters()).device
-    total, parts = 0.0, [torch.zeros(0)]
-    with evaluating(network):
-        for batch in torch.utils.data.DataLoader(rows, batch_size=batch_size, collate_fn=_collator(tokenizer)):
-            out = network(**{name: value.to(device) for name, value in batch.items()})
-            labelled, named = "labels" in batch, isinstance(out, dict)
-            logits = out["logits"] if named else out[1 if labelled else 0]
-            parts.append(logits.to("cpu", torch.float32))
-            if labelled:
-                total += float(out["loss"] if named else out[0]) * len(logits)
-    return torch.cat(parts), total
-
-
-def _collator(tokenizer: Any) -> Callable[..., Any]:
-    """Return the function that combines rows to a batch. A tokenizer pads the rows to the same length."""
-    padded = isinstance(tokenizer, transformers.PreTrainedTokenizerBase)
-    collate: Callable[..., Any] = transformers.DataCollatorWithPadding(tokenizer) if padded else transformers.default_data_collator
-    return collate
-
-
-class Model:
-    """A trained model on a CPU."""
-
-    def __init__(self, description: Description, network: torch.nn.Module, tokenizer: Any):
-        self.description, self.network, self.tokenizer = description, network, tokenizer
-
-    def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows. See `predictions` in `sweeps.trainers._torch_training` for the result."""
-        description = self.description
-        if not len(features):
-            return np.zeros((0, description.classes) if description.task == "multiclass" else 0)
-        with few_threads(len(features)):
-            rows = Rows(description.convert(features, self.tokenizer), None, description.inputs)
-            return description.predictions(outputs_of(self.network, rows, self.tokenizer, PREDICTED_AT_ONCE)[0])
-
-
-def load(folder: str) -> Model:
-    """Load the best model of a checkpoint that `train_func` wrote. Nothing is downloaded for a `PreTrainedModel` and its tokenizer."""
-    stored = json.loads(Path(folder, DESCRIPTION).read_text())
-    description = Description(**stored | {"inputs": tuple(stored["inputs"]), "columns": tuple(stored["columns"])})
-    if description.network is not None:
-        network_class = references.resolve(description.network)
-        network = network_class(network_class.config_class.from_pretrained(folder))
-    else:
-        network = references.resolve(description.model)(**description.arguments)
-    network.load_state_dict(load_weights(Path(folder)))
-    tokenizer = None
-    if description.tokenizer is not None:
-        tokenizer = references.resolve(description.tokenizer).from_pretrained(str(Path(folder, TOKENIZER)))
-    return Model(description, network, tokenizer)
+LATEST = "latest"
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -401,7 +231,7 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
     """
     if cur.options["tokenizer"] is None and cur.options["dataset"] is None:
         raise ValueError("the trainer `transformers` needs `trainer.tokenizer` for text, or `trainer.dataset` for other data")
-    options = cur.options | {"dataset": cur.options["dataset"] or f"{__name__}:{encoded.__name__}"}
+    options = cur.options | {"dataset": cur.options["dataset"] or f"{encoded.__module__}:{encoded.__name__}"}
     functions = {name: references.resolve(options[name]) for name in ("model", "tokenizer", "dataset") if options[name] is not None}
     fields = [each.name for each in dataclasses.fields(transformers.TrainingArguments) if each.init]
     params = SplitParams("transformers", config, TRAINER["parameters"], fields, RESERVED, functions.values())
@@ -522,7 +352,7 @@ class _Trainer(transformers.Trainer):
         super().__init__(
             model=parts.network,
             args=arguments,
-            data_collator=_collator(parts.tokenizer),
+            data_collator=collator(parts.tokenizer),
             train_dataset=parts.rows["train"],
             eval_dataset=parts.rows["valid"],
             processing_class=parts.tokenizer,

@@ -1,4 +1,4 @@
-"""Sweeps with the trainers `lightgbm` and `catboost`: run, resume, refit, and predict without Ray."""
+"""Sweeps with trainers of tables: run, resume, refit, and predict without Ray."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 pytest.importorskip("lightgbm")
 pytest.importorskip("catboost")
 
 from tests.commands import command
-from tests.frameworks.sweep_commands import call, predicted_without_ray
+from tests.frameworks.sweep_commands import call, houses, predicted_without_ray
 
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -32,28 +31,26 @@ LIGHTGBM = """\
   scaling: {num_workers: {grid: [1, 2]}, resources_per_worker: {CPU: 1}}
   params: {learning_rate: {loguniform: [0.03, 0.5]}, bagging_fraction: 0.8, bagging_freq: 1, feature_fraction: {uniform: [0.5, 1.0]}}
 """
+XGBOOST = """\
+  preprocessor: [{OneHotEncoder: {columns: [town]}}]
+  scaling: {num_workers: {grid: [1, 2]}, resources_per_worker: {CPU: 1}}
+  params: {eta: {loguniform: [0.03, 0.5]}, max_depth: 3, subsample: {uniform: [0.5, 1.0]}}
+"""
+TORCH_TABULAR = """\
+  preprocessor: [{OneHotEncoder: {columns: [town]}}, {SimpleImputer: {columns: [area]}}, {StandardScaler: {columns: [area, rooms]}}]
+  scaling: {num_workers: {grid: [1, 2]}, resources_per_worker: {CPU: 1}}
+  params: {lr: {loguniform: [0.01, 0.05]}, width: 16, depth: {choice: [1, 2]}, batch_size: 32}
+"""
 CATBOOST = """\
   params: {learning_rate: {loguniform: [0.03, 0.5]}, depth: {randint: [2, 5]}, rsm: {uniform: [0.5, 1.0]}}
 """
-SPACES = {"lightgbm": LIGHTGBM, "catboost": CATBOOST}
+SPACES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "torch_tabular": TORCH_TABULAR}
 METRICS = {"binary": "logloss", "multiclass": "mlogloss", "regression": "rmse"}
-
-
-def rows(task: str) -> pd.DataFrame:
-    """Rows with numbers, missing values and text."""
-    rng = np.random.default_rng(1)
-    n = 600
-    frame = pd.DataFrame({"area": rng.lognormal(3, 0.5, n), "rooms": rng.integers(1, 9, n), "town": rng.choice(["Lyon", "Nice", "Pau"], n)})
-    worth = frame["area"] + 3.0 * frame["rooms"] + (frame["town"] == "Nice") * 15 + rng.normal(0, 2, n)
-    frame.loc[::9, "area"] = np.nan
-    frame.loc[::11, "town"] = None
-    bounds = {"binary": [35], "multiclass": [28, 42], "regression": []}[task]
-    return frame.assign(label=worth if task == "regression" else np.array(["low", "middle", "high"])[np.digitize(worth, bounds)])
 
 
 def sweep(trainer: str, task: str, trials: int, tmp_path: Path) -> None:
     """Run a sweep, add a trial, refit the best trial, and predict with both bundles."""
-    frame = rows(task)
+    frame = houses(task)
     frame.to_csv(tmp_path / "rows.csv", index=False)
     file = tmp_path / "space.yaml"
     file.write_text(SPACE.format(trainer=trainer, metric=METRICS[task], trials=trials, space=SPACES[trainer]))
@@ -86,7 +83,7 @@ def test_a_sweep_of_another_task(tmp_path, trainer, task):
 
 @pytest.mark.frameworks
 def test_catboost_refuses_several_workers(tmp_path):
-    rows("binary").to_csv(tmp_path / "rows.csv", index=False)
+    houses("binary").to_csv(tmp_path / "rows.csv", index=False)
     space = "  scaling: {num_workers: 2}\n  params: {depth: 3}\n"
     (tmp_path / "space.yaml").write_text(SPACE.format(trainer="catboost", metric="logloss", trials=1, space=space))
     process = command("validate", tmp_path / "space.yaml")

@@ -1,0 +1,181 @@
+"""Convert rows to the inputs of a model of Hugging Face's Transformers, load the model of a checkpoint, and predict with it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import transformers
+
+from sweeps.core import references
+from sweeps.trainers._torch_data import few_threads
+from sweeps.trainers._torch_training import DESCRIPTION, evaluating, load_weights, predictions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOKENIZER = "tokenizer"  # folder of the tokenizer in a checkpoint
+PREDICTED_AT_ONCE = 64  # rows
+
+
+def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = None) -> Any:
+    """Encode the text of one column, or of a pair of columns. This is the default of the option `dataset`.
+
+    Args:
+        features: Prepared rows. Missing text becomes "".
+        tokenizer: The tokenizer.
+        max_length: Number of tokens to which a text is cut; None for the tokenizer's limit.
+
+    Raises:
+        ValueError: There are more than two columns, or a column is not text.
+    """
+    numeric = [str(name) for name, dtype in features.dtypes.items() if dtype.kind in "biufc"]
+    if numeric or len(features.columns) > 2:
+        problem = f"the column `{numeric[0]}` is not text" if numeric else f"there are {len(features.columns)} columns"
+        raise ValueError(
+            f"{problem}; a tokenizer encodes one column of text, or a pair of columns; choose columns with `data.features`, or write a "
+            "function for `trainer.dataset`"
+        )
+    texts = [column.fillna("").astype(str).tolist() for _, column in features.items()]
+    return tokenizer(*texts, truncation=True, max_length=max_length)
+
+
+class Rows(torch.utils.data.Dataset[dict[str, Any]]):
+    """Inputs of a model. An item is a mapping with the inputs of one row, and with its label if there are labels.
+
+    Args:
+        inputs: The return value of the function that the option `dataset` names.
+        labels: Labels of shape (n,); None for rows to predict.
+        names: Names of the inputs that the model accepts. Other inputs are left out, as in `transformers.Trainer`.
+    """
+
+    def __init__(self, inputs: Any, labels: np.ndarray | None, names: Sequence[str]):
+        self.inputs, self.labels, self.names = inputs, labels, names
+        # A tokenizer returns a `BatchEncoding`, which is no `Mapping`.
+        columns = isinstance(inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature))
+        self.columns: dict[str, Any] | None = {name: inputs[name] for name in inputs if name in names} if columns else None
+
+    def __len__(self) -> int:
+        return len(self.inputs) if self.columns is None else len(next(iter(self.columns.values())))
+
+    def __getitem__(self, index: int | torch.Tensor) -> dict[str, Any]:
+        row = int(index)
+        if self.columns is not None:
+            item = {name: values[row] for name, values in self.columns.items()}
+        else:
+            item = {name: value for name, value in self.inputs[row].items() if name in self.names}
+        return item if self.labels is None else item | {"labels": self.labels[row].item()}
+
+
+@dataclass(frozen=True)
+class Description:
+    """Everything that is needed to predict with a model, except its weights and its tokenizer.
+
+    Attributes:
+        model: Reference to the function that returns the model.
+        arguments: Arguments of this function.
+        network: Reference to the class of a `PreTrainedModel`, which can be built from its configuration. None for other models.
+        tokenizer: Reference to the class of the tokenizer; None if there is no tokenizer.
+        dataset: Reference to the function that converts rows.
+        dataset_arguments: Arguments of this function, except the rows and the tokenizer.
+        inputs: Names of the inputs that the model accepts.
+        columns: Names of the columns.
+        task: "binary", "multiclass" or "regression".
+        classes: Number of classes; 0 for a regression.
+        mean: Mean of a regression's target. The model predicts (target - mean) / std.
+        std: Standard deviation of a regression's target.
+    """
+
+    model: str
+    arguments: dict[str, Any]
+    network: str | None
+    tokenizer: str | None
+    dataset: str
+    dataset_arguments: dict[str, Any]
+    inputs: tuple[str, ...]
+    columns: tuple[str, ...]
+    task: str
+    classes: int
+    mean: float = 0.0
+    std: float = 1.0
+
+    def convert(self, features: pd.DataFrame, tokenizer: Any) -> Any:
+        """Convert prepared rows to the model's inputs."""
+        function = references.resolve(self.dataset)
+        more = {"tokenizer": tokenizer} if "tokenizer" in inspect.signature(function).parameters else {}
+        return function(features[list(self.columns)], **more, **self.dataset_arguments)
+
+    def targets(self, labels: np.ndarray) -> np.ndarray:
+        """Convert labels to the values that the model learns."""
+        return ((labels - self.mean) / self.std).astype(np.float32) if self.task == "regression" else labels
+
+    def predictions(self, logits: torch.Tensor) -> np.ndarray:
+        """Convert the model's outputs to predictions. See `predictions` in `sweeps.trainers._torch_training` for the result."""
+        return predictions(logits, self.task) * self.std + self.mean
+
+
+def outputs_of(network: torch.nn.Module, rows: Any, tokenizer: Any, batch_size: int) -> tuple[torch.Tensor, float]:
+    """Return a model's logits for rows, and the sum of the losses of the rows. The sum is 0 without labels.
+
+    Args:
+        network: The model.
+        rows: `Rows`, or a subset of `Rows`.
+        tokenizer: The tokenizer; None if there is none.
+        batch_size: Number of rows in a batch.
+    """
+    device = next(network.parameters()).device
+    total, parts = 0.0, [torch.zeros(0)]
+    with evaluating(network):
+        for batch in torch.utils.data.DataLoader(rows, batch_size=batch_size, collate_fn=collator(tokenizer)):
+            out = network(**{name: value.to(device) for name, value in batch.items()})
+            labelled, named = "labels" in batch, isinstance(out, dict)
+            logits = out["logits"] if named else out[1 if labelled else 0]
+            parts.append(logits.to("cpu", torch.float32))
+            if labelled:
+                total += float(out["loss"] if named else out[0]) * len(logits)
+    return torch.cat(parts), total
+
+
+def collator(tokenizer: Any) -> Callable[..., Any]:
+    """Return the function that combines rows to a batch. A tokenizer pads the rows to the same length."""
+    padded = isinstance(tokenizer, transformers.PreTrainedTokenizerBase)
+    collate: Callable[..., Any] = transformers.DataCollatorWithPadding(tokenizer) if padded else transformers.default_data_collator
+    return collate
+
+
+class Model:
+    """A trained model on a CPU."""
+
+    def __init__(self, description: Description, network: torch.nn.Module, tokenizer: Any):
+        self.description, self.network, self.tokenizer = description, network, tokenizer
+
+    def predict(self, features: pd.DataFrame) -> np.ndarray:
+        """Predict prepared rows. See `predictions` in `sweeps.trainers._torch_training` for the result."""
+        description = self.description
+        if not len(features):
+            return np.zeros((0, description.classes) if description.task == "multiclass" else 0)
+        with few_threads(len(features)):
+            rows = Rows(description.convert(features, self.tokenizer), None, description.inputs)
+            return description.predictions(outputs_of(self.network, rows, self.tokenizer, PREDICTED_AT_ONCE)[0])
+
+
+def load(folder: str) -> Model:
+    """Load the best model of a checkpoint that `train_func` wrote. Nothing is downloaded for a `PreTrainedModel` and its tokenizer."""
+    stored = json.loads(Path(folder, DESCRIPTION).read_text())
+    description = Description(**stored | {"inputs": tuple(stored["inputs"]), "columns": tuple(stored["columns"])})
+    if description.network is not None:
+        network_class = references.resolve(description.network)
+        network = network_class(network_class.config_class.from_pretrained(folder))
+    else:
+        network = references.resolve(description.model)(**description.arguments)
+    network.load_state_dict(load_weights(Path(folder)))
+    tokenizer = None
+    if description.tokenizer is not None:
+        tokenizer = references.resolve(description.tokenizer).from_pretrained(str(Path(folder, TOKENIZER)))
+    return Model(description, network, tokenizer)
