@@ -33,22 +33,23 @@ class Batches:
     Args:
         x: Features, float32 of shape (n, columns).
         y: Labels, shape (n,).
+        weights: Weights of the rows, float32 of shape (n,). None if all rows count the same.
         size: Number of rows of a batch. The last batch of an epoch may be smaller.
 
     Attributes:
         arguments: Arguments of `keras.Model.fit`.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, size: int):
+    def __init__(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None, size: int):
         self._seed = tf.Variable([0, 0], dtype=tf.int64, trainable=False)
-        inputs, labels = tf.constant(x), tf.constant(y)
+        parts = tuple(tf.constant(part) for part in (x, y, weights) if part is not None)
 
         def epoch(_: tf.Tensor) -> tf.data.Dataset:
             order = tf.random.experimental.stateless_shuffle(tf.range(len(x)), self._seed)
             return tf.data.Dataset.from_tensor_slices(order).batch(size)
 
         batches = tf.data.Dataset.range(1).flat_map(epoch)
-        rows = batches.map(lambda order: (tf.gather(inputs, order), tf.gather(labels, order)))
+        rows = batches.map(lambda order: tuple(tf.gather(part, order) for part in parts))
         rows = rows.apply(tf.data.experimental.assert_cardinality(-(-len(x) // size)))
         self.arguments: dict[str, Any] = {"x": rows.prefetch(tf.data.AUTOTUNE), "shuffle": False}  # else `fit` warns
 

@@ -27,14 +27,15 @@ class Batches:
     Args:
         x: Features, float32 of shape (n, columns).
         y: Labels, shape (n,).
+        weights: Weights of the rows, float32 of shape (n,). None if all rows count the same.
         size: Number of rows of a batch. The last batch of an epoch may be smaller.
 
     Attributes:
         arguments: Arguments of `keras.Model.fit`.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, size: int):
-        self.arguments: dict[str, Any] = {"x": x, "y": y, "batch_size": size, "shuffle": True}
+    def __init__(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None, size: int):
+        self.arguments: dict[str, Any] = {"x": x, "y": y, "sample_weight": weights, "batch_size": size, "shuffle": True}
 
     def start_epoch(self, seed: int) -> None:
         """Choose the order of the rows of the next epoch. The same seed gives the same order."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import fill_parameters, report, require_metric, require_task
+from sweeps.trainers import fill_parameters, read_rows, report, require_metric, require_task
 from sweeps.trainers._keras_best import Best
 from sweeps.trainers._keras_model import (
     BLOCK,
@@ -48,6 +48,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest.npz", "state.json"],
     "reads_numbers": True,
     "needs_label": True,
+    "weights": True,
     "packages": ["keras"],
     "extra": "keras",
     "environment": {"KERAS_BACKEND": "framework"},
@@ -154,14 +155,16 @@ def train_func(config: dict[str, Any]) -> None:
     engine.set_threads(cur.threads)
     context = ray.train.get_context()
     ranks = Ranks(context.get_world_rank(), context.get_world_size())
-    columns, x, y = cur.cached("keras.train", lambda: _table("train", cur))
-    _, x_valid, y_valid = cur.cached("keras.valid", lambda: _table("valid", cur))
+    columns, x, y, weights = cur.cached("keras.train", lambda: _table("train", cur))
+    _, x_valid, y_valid, _ = cur.cached("keras.valid", lambda: _table("valid", cur))
+    if weights is not None:  # with a mean of 1, the weights do not change the learning rate
+        weights = weights / ranks.mean(weights.mean(keepdims=True))
 
     keras.utils.clear_session(free_memory=False)  # else the layers of the second trial have other names than those of the first
     for seed in (random.seed, np.random.seed, engine.set_seed):
         seed(_seed(cur.seed))
     network = _build(keras, cur, config, params, x[:1])
-    moments = _moments(y, ranks) if task == "regression" and cur.options["standardize_target"] else {}
+    moments = _moments(y, weights, ranks) if task == "regression" and cur.options["standardize_target"] else {}
     description = Description(framework, cur.options["model"], columns, task, _has_logits(network), **moments)
     _require_outputs(description, predict(network, x_valid[:BLOCK]), cur)
     network.set_weights(ranks.first(network.get_weights()))
@@ -169,7 +172,7 @@ def train_func(config: dict[str, Any]) -> None:
     done = best.restore(network)
     if ranks.world > 1:
         engine.average_gradients(network.optimizer, ranks)
-    batches = engine.Batches(x, description.target(y), params["batch_size"])
+    batches = engine.Batches(x, description.target(y), weights, params["batch_size"])
     epochs = _Epochs(cur, params, network, best, batches, ranks, (x, y), (x_valid, y_valid))
     callback = keras.callbacks.LambdaCallback(on_epoch_begin=epochs.begin, on_epoch_end=epochs.end)
     network.fit(**batches.arguments, initial_epoch=done, epochs=params["epochs"], verbose=0, callbacks=[callback])
@@ -344,20 +347,24 @@ def _require_outputs(description: Description, outputs: np.ndarray, cur: trial.C
         )
 
 
-def _table(name: str, cur: trial.Current) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-    """Return the columns, features and labels of a shard."""
-    import ray.train
-
-    frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-    features = frame.drop(columns=[cur.label])
-    labels = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
-    return tuple(map(str, features.columns)), to_inputs(features), labels
+def _table(split: str, cur: trial.Current) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return the columns, features, labels and weights of this rank's rows of a split. The weights are None if the rows have none."""
+    rows = read_rows(split, cur)
+    weights = None if rows.weight is None else rows.weight.astype(np.float32)
+    return tuple(map(str, rows.features.columns)), to_inputs(rows.features), rows.label, weights
 
 
-def _moments(y: np.ndarray, ranks: Ranks) -> dict[str, float]:
-    """Return the target's mean and standard deviation over the rows of all ranks. The ranks have equally many rows."""
-    mean = float(ranks.mean(y.mean(keepdims=True))[0])
-    variance = float(ranks.mean(((y - mean) ** 2).mean(keepdims=True))[0])
+def _moments(y: np.ndarray, weights: np.ndarray | None, ranks: Ranks) -> dict[str, float]:
+    """Return the target's mean and standard deviation over the rows of all ranks. The ranks have equally many rows.
+
+    Args:
+        y: Labels of this rank's rows, shape (n,).
+        weights: Weights of these rows, shape (n,), with a mean of 1 over all ranks. None if all rows count the same.
+        ranks: The ranks of the trial.
+    """
+    part = np.ones(len(y)) if weights is None else weights.astype(np.float64)
+    mean = float(ranks.mean((part * y).mean(keepdims=True))[0])
+    variance = float(ranks.mean((part * (y - mean) ** 2).mean(keepdims=True))[0])
     return {"mean": mean, "std": variance**0.5 or 1.0}
 
 

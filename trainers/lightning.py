@@ -37,7 +37,7 @@ from lightning.pytorch.utilities.warnings import PossibleUserWarning
 
 from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import report, reports_all, require_metric
+from sweeps.trainers import read_rows, report, reports_all, require_metric
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import REPORTED, is_computed, measure
 from sweeps.trainers._torch_data import Columns, few_threads
@@ -481,12 +481,12 @@ def _table(split: str, cur: trial.Current) -> Table:
     import ray.train
 
     def build() -> Table:
-        frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
-        features = frame if cur.label is None else frame.drop(columns=cur.label)
-        inputs = Columns.of(features).tensors(features)
         if cur.label is None:
-            return Table(inputs)
-        return Table(inputs, torch.tensor(frame[cur.label].to_numpy(np.float32 if cur.task == "regression" else np.int64)))
+            frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
+            return Table(Columns.of(frame).tensors(frame))
+        rows = read_rows(split, cur)
+        label = rows.label.astype(np.float32) if cur.task == "regression" else rows.label
+        return Table(Columns.of(rows.features).tensors(rows.features), torch.tensor(label))
 
     table: Table = cur.cached(f"lightning.{split}", build)
     return table

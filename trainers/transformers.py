@@ -33,7 +33,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import report, reports_all, require_task
+from sweeps.trainers import read_rows, report, reports_all, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import measure, requested
 from sweeps.trainers._torch_loop import moments, seed_of, set_seeds
@@ -281,13 +281,10 @@ def _split(split: str, cur: trial.Current, description: Description, tokenizer: 
         tokenizer: The tokenizer; None if there is none.
         key: Text that is the same for trials that encode the rows in the same way.
     """
-    import ray.train
-
     kept: dict[str, Any] = cur.cached(f"transformers.{split}", dict)  # only the latest encoding is kept
     if kept.get("key") != key:
-        frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
-        labels = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
-        kept.update(key=key, inputs=description.convert(frame.drop(columns=cur.label), tokenizer), labels=labels)
+        rows = read_rows(split, cur)
+        kept.update(key=key, inputs=description.convert(rows.features, tokenizer), labels=rows.label)
     return kept["inputs"], kept["labels"]
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from sweeps.testing.fake_session import run_loop, small_table
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import keras as trainer
 from sweeps.trainers._metrics import measure
@@ -76,6 +76,29 @@ def test_a_loaded_model_predicts_a_row_alone_as_among_others(tmp_path):
     together = loaded.predict(rows)
     np.testing.assert_array_equal([loaded.predict(rows.iloc[[i]])[0] for i in range(len(rows))], together)
     assert loaded.predict(rows.iloc[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_weight_is_the_number_of_times_that_a_row_occurs(tmp_path, task):
+    current, shards = small_table(task)
+    train = shards["train"].frame
+    weights = np.random.default_rng(1).integers(0, 4, len(train))
+    tables = {
+        "weighted": train.assign(sample_weight=weights.astype(float)),
+        "repeated": train.iloc[np.repeat(np.arange(len(train)), weights)].reset_index(drop=True),
+        "ones": train.assign(sample_weight=1.0),
+        "plain": train,
+    }
+    found = {}
+    for name, frame in tables.items():
+        (tmp_path / name).mkdir()
+        cur = current(options=keras_options("not_compiled"), weight="sample_weight" if "sample_weight" in frame else None)
+        params = {"epochs": 3, "batch_size": 10_000, "learning_rate": 0.02}
+        found[name] = run_loop(trainer.train_func, params, cur, {**shards, "train": FakeShard(frame)}, tmp_path / name).metrics
+    for one, other in (("weighted", "repeated"), ("ones", "plain")):
+        for first, second in zip(found[one], found[other], strict=True):
+            assert first == pytest.approx(second, rel=1e-4)
+    assert found["plain"][-1] != pytest.approx(found["weighted"][-1], rel=1e-3), "weights count"
 
 
 def test_parameters_reach_the_function_and_the_optimizer(tmp_path):
