@@ -92,7 +92,8 @@ def test_a_weight_is_the_number_of_times_that_a_row_occurs(tmp_path, task):
     found = {}
     for name, frame in tables.items():
         (tmp_path / name).mkdir()
-        cur = current(options=keras_options("not_compiled"), weight="sample_weight" if "sample_weight" in frame else None)
+        weight = "sample_weight" if "sample_weight" in frame else None
+        cur = current(options=keras_options("not_compiled"), weight=weight, _kept={})
         params = {"epochs": 3, "batch_size": 10_000, "learning_rate": 0.02}
         found[name] = run_loop(trainer.train_func, params, cur, {**shards, "train": FakeShard(frame)}, tmp_path / name).metrics
     for one, other in (("weighted", "repeated"), ("ones", "plain")):
