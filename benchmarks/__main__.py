@@ -16,7 +16,19 @@ from benchmarks.common import Workload, WorkloadRecord, met, report
 from benchmarks.common import median_of as medians
 from benchmarks.running import ROOT, end_on_sigterm, options, record, say
 
-NAMES = ("trainers", "spaces", "xgb_small", "ddp_digits", "taxi_prep", "sleepers", "mlflow_cost", "memory", "cold_start", "shapes")
+NAMES = (
+    "trainers",
+    "spaces",
+    "xgb_small",
+    "ddp_digits",
+    "taxi_prep",
+    "sleepers",
+    "mlflow_cost",
+    "memory",
+    "trial_memory",
+    "cold_start",
+    "shapes",
+)
 OUT = ROOT / "reports" / "benchmarks.md"
 
 

@@ -1,4 +1,4 @@
-"""A training process without sweeps, to which `benchmarks.memory` compares a trial with a built-in trainer.
+"""A training process without sweeps, to which `benchmarks.trial_memory` compares a trial with a built-in trainer.
 
 python -m benchmarks.bare_process FOLDER LATCH ROUNDS NAME
 """

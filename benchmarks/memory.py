@@ -1,205 +1,195 @@
-"""Memory that an additional trial needs: 4 concurrent trials on 360,000 taxi rows are compared with 1 trial.
+"""Peak memory of a sweep with `trainer: xgboost` on a Parquet file of 25 float32 columns, for 0.5 and 2 GB of raw floats.
 
-The measured quantity is PSS, from `/proc/PID/smaps_rollup`. PSS counts a page that n processes share as 1/n in each process, so shared
-memory is counted once. PSS is summed over all processes of the sweep and of Ray, at a moment when every trial waits in the middle of its
-training. The memory of an additional trial is a third of the difference between 4 trials and 1 trial. Each additional trial adds a worker
-process and, before 2026-11-25, a process of Tune's runner. The size of these processes does not depend on the data. The goal is therefore
-about *trials' own, and the store*: the anonymous memory of the trials' processes, and all shared memory, without libraries. The same value
-for a hundredth of the rows is subtracted. *Table* is a loop that reads every value of the shards in shared memory and keeps the table. Its
-ratio is to the size of the prepared train and valid data in memory. *Trainer* is `trainer: xgboost` in its third round, with one thread in
-each trial. XGBoost copies the table into its own matrix, and also stores sums for each row. *Bare* are processes that import only pandas
-and XGBoost. They read the same prepared rows from Parquet, build the same matrices, and train in the same way up to the same round.
+The file has 5 or 20 million rows and a label of two classes. A process writes it in row groups before the sweep starts. The sweep has two
+trials, one after the other, in a Ray with two CPUs. A fifth of the rows is `valid`. *Scaled* adds a StandardScaler to the chain.
 
-    TLC_FILES=... python -m benchmarks.memory --repeats 1
+Five times a second, the benchmark sums PSS, from `/proc/PID/smaps_rollup`, over all processes of the sweep and of Ray. PSS counts a page
+that n processes share as 1/n in each process, so shared memory is counted once. The table shows the moment at which the sum is largest,
+and the role of the processes that hold the memory at this moment. *Shared* is the memory of all processes that is shared, which is Ray's
+object store. The other columns do not include it.
+
+    python -m benchmarks.memory --repeats 1 --side 0.5
+    python -m benchmarks.memory --profile --side 0.5
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import itertools
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import taxi
-from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, less, ratio, shown
+from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, ratio
 from benchmarks.running import ROOT, script
 
-LATEST = 300.0
-ROUNDS = 5
-PARTS = {"total": "PSS in all", "worker": "the training process's own", "runner": "Tune's runner's own", "store": "object store"}
-BARE_LOOP = "benchmarks.bare_process"
-# Runs in a separate process, so that its memory is freed before the measurement.
-PREPARE = "import sys; from benchmarks.bare_process import prepare; prepare(sys.argv[1], sys.argv[2] == '1')"
-BARE = "bare"
-WORKERS = ("ray::Worker", "ray::RayTrainWorker", BARE)
-TRIALS = (*WORKERS, "ray::ResourceTrainable", "ray::Runner", "ray::ImplicitFunc")
+COLUMNS = 25
+GROUP = 250_000  # rows of a row group
+INTERVAL = 0.2
+WIDTH = 9  # of a column of the timeline
+# The role of a process by the beginning of its title. Titles of Ray's tasks and actors begin with `ray::`.
+ROLES = {
+    "driver": "driver",
+    "ray::_DataActor": "actor",
+    "ray::Worker": "worker",
+    "ray::_Pool": "pool",
+    "ray::IDLE": "idle",
+    "ray::": "tasks",
+    "mlflow": "mlflow",
+    "check": "check",
+}
+PROGRAMS = {"tracker_process": "mlflow", "mlflow.pyfunc": "check"}
+COLUMNS_SHOWN = {
+    "driver": "driver",
+    "actor": "data actor",
+    "worker": "worker",
+    "pool": "pool",
+    "idle": "idle Ray workers",
+    "tasks": "Ray tasks",
+    "ray": "Ray's servers",
+    "mlflow": "MLflow's process",
+    "check": "check of the bundle",
+    "shared": "shared",
+}
+SPACE = """\
+trainer: xgboost
+data: {{train: "{file}", label: label, valid: 0.2}}
+objective: {{metric: valid-logloss, goal: minimize}}
+search: {{algorithm: random, seed: 0}}
+limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
+space:
+{chain}  params: {{eta: {{loguniform: [0.05, 0.3]}}, max_depth: 6, num_boost_round: 8}}
+"""
+CHAIN = "  preprocessor: [StandardScaler]\n"
 
 
-def pss() -> dict[str, dict[str, int]]:
-    """Return the memory of this process and all its descendants in bytes.
+def write_rows(file: Path, rows: int) -> None:
+    """Write a Parquet file with a label and columns of random floats, one row group at a time."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    Returns:
-        The total PSS and its kinds, by the first word of the processes' titles.
+    rng = np.random.default_rng(0)
+    names = [f"x{i}" for i in range(COLUMNS)]
+    schema = pa.schema([*((name, pa.float32()) for name in names), ("label", pa.int8())])
+    with pq.ParquetWriter(file, schema) as writer:
+        for start in range(0, rows, GROUP):
+            values = rng.standard_normal((COLUMNS, min(GROUP, rows - start)), dtype=np.float32)
+            label = (values[0] + values[1] * values[2] + rng.standard_normal(values.shape[1], dtype=np.float32) > 0).astype(np.int8)
+            writer.write_table(pa.table([*values, label], schema=schema))
+
+
+def role_of(command: list[str], is_driver: bool) -> str:
+    """Return the role of a process, a key of `COLUMNS_SHOWN`.
+
+    Args:
+        command: Command line of the process. Ray replaces the command line of its workers with a title.
+        is_driver: True if this is the process that runs the sweep.
     """
+    text = " ".join(command)
+    if is_driver:
+        return "driver"
+    for word, role in PROGRAMS.items():
+        if word in text:
+            return role
+    return next((role for start, role in ROLES.items() if text.startswith(start)), "ray")
+
+
+def memory_by_role() -> dict[str, int]:
+    """Return the memory of this process and all its descendants in bytes, by role. `shared` is the shared memory of all of them."""
     import psutil
 
     me = psutil.Process()
-    found: dict[str, dict[str, int]] = {}
+    found = dict.fromkeys(COLUMNS_SHOWN, 0)
     for process in [me, *me.children(recursive=True)]:
         with contextlib.suppress(OSError, psutil.Error):
             lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
-            kinds = {
-                name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines) if name.startswith("Pss")
-            }
-            command = process.cmdline()
-            title = "driver" if process.pid == me.pid else " ".join(command)[:24].split(" ")[0].rpartition("/")[2]
-            title = BARE if BARE_LOOP in command else title
-            mine = found.setdefault(title, {})
-            for name, amount in kinds.items():
-                mine[name] = mine.get(name, 0) + amount
-    return found
-
-
-def counted(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Compute the measures of the workload from the result of `pss`.
-
-    Returns:
-        `total` is the PSS of all processes except Ray's idle workers, whose number varies by chance. `trials` is the anonymous memory of
-        the processes of trials, and the object store. It does not include libraries, which processes share, or memory that exists without a
-        trial. `trials` has three parts: `worker`, the processes that train; `runner`, Tune's processes; and `store`, the object store.
-    """
-    working = {title: kinds for title, kinds in parts.items() if title != "ray::IDLE"}
-    own = {title: kinds.get("Pss_Anon", 0) for title, kinds in working.items() if title.startswith(TRIALS)}
-    store = sum(kinds.get("Pss_Shmem", 0) for kinds in working.values())
-    worker = sum(amount for title, amount in own.items() if title.startswith(WORKERS))
-    total = sum(kinds["Pss"] for kinds in working.values())
-    return {"total": total, "trials": sum(own.values()) + store, "worker": worker, "runner": sum(own.values()) - worker, "store": store}
-
-
-def ours(task: Task, loop: str, few: bool, trials: int) -> dict[str, Any]:
-    """Run `trials` trials at once in sweeps, and measure while all of them wait."""
-    from benchmarks.ours import sweep
-
-    data = taxi.DATA.replace("taxi:load", "benchmarks.taxi:load_few") if few else taxi.DATA
-    taxi.beside(task.folder)
-    with watched(task.folder, trials) as (latch, found):
-        space = f"""\
-trainer: {{loop: "benchmarks.loops:{loop}", backend: none}}
-{data}
-objective: {{metric: valid-logloss, goal: minimize}}
-limits: {{max_trials: {trials}, max_concurrent_trials: {trials}}}
-space:
-  preprocessor: ["taxi:features"]
-  params: {{{taxi.TUNED}, latch: "{latch}"{f", num_boost_round: {ROUNDS}" if "trainer" in loop else ""}}}
-"""
-        sweep(Task(trials, task.folder), space, cpus=4)
-    return found
-
-
-def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
-    """Run `trials` processes at once that train without sweeps, and measure while all of them wait."""
-    import subprocess
-
-    subprocess.run([sys.executable, "-c", PREPARE, str(task.folder), str(int(few))], cwd=ROOT, check=True)
-    with watched(task.folder, trials) as (latch, found):
-        command = [sys.executable, "-m", BARE_LOOP, str(task.folder), str(latch), str(ROUNDS)]
-        started = [subprocess.Popen([*command, f"{number:04d}"], cwd=ROOT) for number in range(trials)]
-        codes = [process.wait() for process in started]
-        if any(codes):
-            raise RuntimeError("a bare process failed")
+            sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+            role = role_of(process.cmdline(), process.pid == me.pid)
+            found[role] += sizes["Pss"] - sizes["Pss_Shmem"]
+            found["shared"] += sizes["Pss_Shmem"]
     return found
 
 
 @contextlib.contextmanager
-def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Start a thread that measures as soon as `trials` trials wait at a latch, and then releases them.
+def sampled() -> Iterator[list[tuple[float, dict[str, int]]]]:
+    """Measure in a thread, every `INTERVAL` seconds, until the block ends.
 
     Yields:
-        The folder of the latch, and the dict to which the thread adds the measured values.
-
-    Raises:
-        RuntimeError: The trials did not all wait at the same time.
+        The measurements so far: the seconds since the start of the block, and the memory by role in bytes.
     """
-    latch = folder / "latch"
-    latch.mkdir()
-    found: dict[str, Any] = {}
+    found: list[tuple[float, dict[str, int]]] = []
+    ended, began = threading.Event(), time.monotonic()
 
-    def look() -> None:
-        give_up = time.monotonic() + LATEST
-        try:
-            while len(ready := list(latch.glob("ready-*"))) < trials and time.monotonic() < give_up:
-                time.sleep(0.05)
-            if len(ready) == trials:
-                time.sleep(1.0)  # Wait until background work of the driver, such as MLflow's thread, is done.
-                parts = pss()
-                found.update(counted(parts), parts=parts, **json.loads(ready[0].read_text()))
-        finally:
-            (latch / "go").touch()
+    def watch() -> None:
+        while not ended.wait(INTERVAL):
+            found.append((time.monotonic() - began, memory_by_role()))
 
-    watcher = threading.Thread(target=look, daemon=True)
+    watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    yield latch, found
-    watcher.join()
-    if "total" not in found:
-        raise RuntimeError(f"the trials were not all at work together within {LATEST:.0f} s")
+    try:
+        yield found
+    finally:
+        ended.set()
+        watcher.join()
 
 
-def further(median: Median, kind: str, rows: str, key: str) -> float | None:
-    """Return the bytes that an additional trial adds."""
-    added = less(median(f"{kind}-{rows}-4", key), median(f"{kind}-{rows}-1", key))
-    return None if added is None else added / 3
+def peak_of(found: Iterable[tuple[float, Mapping[str, int]]]) -> Mapping[str, int]:
+    """Return the measurement with the largest sum."""
+    return max((parts for _, parts in found), key=lambda parts: sum(parts.values()))
 
 
-def of_data(median: Median, kind: str) -> float | None:
-    """Return the bytes that an additional trial adds because of the rows, in its own memory and in the object store."""
-    return less(further(median, kind, "full", "trials"), further(median, kind, "few", "trials"))
+def timeline(found: Iterable[tuple[float, Mapping[str, int]]]) -> str:
+    """Return a table of the peak of each second, in MB."""
+    lines = ["second    sum  " + "  ".join(f"{title:>{WIDTH}.{WIDTH}}" for title in COLUMNS_SHOWN.values())]
+    for second, group in itertools.groupby(found, key=lambda entry: int(entry[0])):
+        parts = peak_of(group)
+        lines.append(f"{second:6} {sum(parts.values()) >> 20:6}  " + "  ".join(f"{parts[key] >> 20:{WIDTH}}" for key in COLUMNS_SHOWN))
+    return "\n".join(lines)
+
+
+def run(task: Task, rows: int, chain: str = "") -> dict[str, Any]:
+    """Write the file, run a sweep, and return the peak and its parts."""
+    from benchmarks.ours import sweep
+
+    file = task.folder / "rows.parquet"
+    code = "import sys; from pathlib import Path; from benchmarks.memory import write_rows; write_rows(Path(sys.argv[1]), int(sys.argv[2]))"
+    subprocess.run([sys.executable, "-c", code, str(file), str(rows)], cwd=ROOT, check=True)
+    with sampled() as found:
+        done = sweep(task, SPACE.format(file=file, trials=task.trials, chain=chain))
+    parts = peak_of(found)
+    measured = {"peak": sum(parts.values()), "raw": rows * COLUMNS * 4, "whole": done.whole, "best": done.numbers["best"], **parts}
+    return measured | ({"profile": timeline(found)} if task.profile else {})
 
 
 def goals(median: Median) -> list[Goal]:
-    size = median("table-full-1", "bytes")
-    table, trainer, alone = (of_data(median, kind) for kind in ("table", "trainer", BARE))
-    total = ratio(further(median, "trainer", "full", "total"), further(median, BARE, "full", "total"))
     return [
-        Goal("a further trial's part of the data's size, a loop that reads the table", ratio(table, size), 0.15, unit="%"),
-        Goal("what the rows add with a further trial, `trainer: xgboost` over a bare process", ratio(trainer, alone), 1.1),
-        Goal("PSS that a further trial adds, `trainer: xgboost` over a bare process", total, 1.1),
+        Goal(f"peak over the raw floats, {side.label}", ratio(median(side.name, "peak"), median(side.name, "raw")), 5.0) for side in SIDES
     ]
 
 
-def notes(median: Median) -> list[str]:
-    lines = [f"The data: {shown(median('table-full-1', 'bytes'), 'MB')}, train and valid, prepared."]
-    for kind in ("table", "trainer", "bare"):
-        parts = []
-        for key, what in PARTS.items():
-            full, few = further(median, kind, "full", key), further(median, kind, "few", key)
-            parts.append(f"{what} {shown(full, 'MB')} ({shown(few, 'MB')})")
-        lines.append(f"A further trial, {kind}, with all rows (and with a hundredth of them): {', '.join(parts)}.")
-    return lines
-
-
-def side(kind: str, few: bool, trials: int) -> Side:
-    rows = "few" if few else "full"
-    label = f"{kind}, {'a hundredth of the' if few else 'all'} rows, {trials} trial{'s' * (trials > 1)}"
-    if kind == "bare":
-        return Side(f"{kind}-{rows}-{trials}", label, lambda task: bare(task, few, trials), trials)
-    return Side(f"{kind}-{rows}-{trials}", label, lambda task: ours(task, f"latched_{kind}", few, trials), trials)
-
-
+SIDES = (
+    Side("0.5", "0.5 GB", lambda task: run(task, 5_000_000), 2),
+    Side("0.5-scaled", "0.5 GB, scaled", lambda task: run(task, 5_000_000, CHAIN), 2),
+    Side("2", "2 GB", lambda task: run(task, 20_000_000), 2),
+)
 WORKLOAD = Workload(
     name="memory",
-    title="Memory: a further trial on the same data",
-    text=(__doc__ or "").partition("\n\n    TLC_FILES")[0],
-    sides=tuple(side(kind, few, trials) for kind in ("table", "trainer", "bare") for few in (False, True) for trials in (1, 4)),
-    measures=(Measure("total", "sum of PSS", "MB"), Measure("trials", "trials' own, and the store", "MB")),
+    title="Memory: peak of a sweep",
+    text=(__doc__ or "").partition("\n\n    python")[0],
+    sides=SIDES,
+    measures=(
+        Measure("peak", "peak", "MB"),
+        *(Measure(key, title, "MB") for key, title in COLUMNS_SHOWN.items()),
+        Measure("whole", "duration"),
+    ),
     goals=goals,
     reference="",
-    notes=notes,
-    absent=taxi.absent,
-    timeout=600,
+    timeout=1800,
 )
 
 if __name__ == "__main__":

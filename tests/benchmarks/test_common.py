@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import profiling, running
+from benchmarks import memory, profiling, running
 from benchmarks.__main__ import NAMES, workloads
 from benchmarks.common import (
     Goal,
@@ -31,7 +31,7 @@ from benchmarks.common import (
     values_of,
     verdict,
 )
-from benchmarks.memory import counted
+from benchmarks.trial_memory import counted
 
 SAMPLES = (
     Sample("ours", 8, {"trial": 0.01, "whole": 1.0}),
@@ -210,6 +210,19 @@ def test_memory_counts_the_store_once_and_no_idle_worker():
         "ray::IDLE": {"Pss": 70, "Pss_Anon": 70, "Pss_File": 0, "Pss_Shmem": 0},
     }
     assert counted(parts) == {"total": 159, "trials": 20 + 7 + 20, "worker": 20, "runner": 7, "store": 20}
+
+
+def test_the_peak_is_split_by_the_roles_of_processes():
+    assert memory.role_of(["python", "-m", "benchmarks.running"], True) == "driver"
+    assert memory.role_of(["ray::Worker.run"], False) == "worker"
+    assert memory.role_of(["ray::_DataActor.prepare"], False) == "actor"
+    assert memory.role_of(["ray::ReadParquet"], False) == "tasks"
+    assert memory.role_of(["python", "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"], False) == "mlflow"
+    assert memory.role_of(["/ray/core/src/ray/raylet/raylet", "--x"], False) == "ray"
+    small, large = (dict.fromkeys(memory.COLUMNS_SHOWN, size) for size in (1 << 20, 2 << 20))
+    found = [(0.1, small), (0.3, large), (1.2, small)]
+    assert memory.peak_of(found) is large
+    assert [line.split()[:2] for line in memory.timeline(found).splitlines()[1:]] == [["0", "20"], ["1", "10"]]
 
 
 # ---- profiles
