@@ -1,7 +1,7 @@
 """Peak memory of a sweep with `trainer: xgboost` on a Parquet file of 25 float32 columns, for 0.5 and 2 GB of raw floats.
 
 The file has 5 or 20 million rows and a label of two classes. A process writes it in row groups before the sweep starts. The sweep has two
-trials, one after the other, in a Ray with two CPUs. A fifth of the rows is `valid`. *Scaled* adds a StandardScaler to the chain.
+trials, one after the other, with one CPU each. A fifth of the rows is `valid`. *Scaled* adds a StandardScaler to the chain.
 
 Five times a second, the benchmark sums PSS, from `/proc/PID/smaps_rollup`, over all processes of the sweep and of Ray. PSS counts a page
 that n processes share as 1/n in each process, so shared memory is counted once. The table shows the moment at which the sum is largest,
@@ -154,15 +154,20 @@ def timeline(found: Iterable[tuple[float, Mapping[str, int]]]) -> str:
 
 def run(task: Task, rows: int, chain: str = "") -> dict[str, Any]:
     """Write the file, run a sweep, and return the peak and its parts."""
-    from benchmarks.ours import sweep
+    import sweeps
 
-    file = task.folder / "rows.parquet"
+    file, space = task.folder / "rows.parquet", task.folder / "memory.yaml"
     code = "import sys; from pathlib import Path; from benchmarks.memory import write_rows; write_rows(Path(sys.argv[1]), int(sys.argv[2]))"
     subprocess.run([sys.executable, "-c", code, str(file), str(rows)], cwd=ROOT, check=True)
+    space.write_text(SPACE.format(file=file, trials=task.trials, chain=chain))
     with sampled() as found:
-        done = sweep(task, SPACE.format(file=file, trials=task.trials, chain=chain))
+        began = time.monotonic()
+        result = sweeps.run(space, dir=task.folder / "runs")
+        whole = time.monotonic() - began
+    if result.best is None:
+        raise RuntimeError(f"no trial came to its end: {result.notes}")
     parts = peak_of(found)
-    measured = {"peak": sum(parts.values()), "raw": rows * COLUMNS * 4, "whole": done.whole, "best": done.numbers["best"], **parts}
+    measured = {"peak": sum(parts.values()), "raw": rows * COLUMNS * 4, "whole": whole, "best": result.best["value"], **parts}
     return measured | ({"profile": timeline(found)} if task.profile else {})
 
 
