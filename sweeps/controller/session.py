@@ -29,6 +29,7 @@ from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.space import Space, known_fits
 from sweeps.space.model import command_files
+from sweeps.space.templates import dimensions
 
 if TYPE_CHECKING:
     from sweeps.data.prepared_store import DatasetInfo
@@ -210,6 +211,7 @@ class SweepSession:
             numeric_only=self.space.trainer_definition.reads_numbers,
             train_on_valid=self._train_and_valid,
             modules=sorted(name for name in names if name.startswith("sklearn.")),
+            once=not any(dimensions(self.space.sections.get(name)) for name in ("data", "preprocessor")),
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:

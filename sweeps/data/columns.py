@@ -64,7 +64,7 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
         keep_integers: True to leave integers and booleans unchanged. Callers pass True if no steps follow.
 
     Returns:
-        The converted values, with the index of `values`.
+        The converted values, with the index of `values`. They may share the memory of `values`.
 
     Raises:
         InputError: a value does not fit the column, such as text in a column of numbers.
@@ -73,7 +73,7 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
         if keep_integers and isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub":
             return values
         numbers = to_numbers(values if is_number(values) else to_booleans(values), column.name)
-        return pd.Series(numbers.to_numpy(column.dtype, na_value=np.nan), index=values.index, name=column.name)
+        return pd.Series(numbers.to_numpy(column.dtype, na_value=np.nan), index=values.index, name=column.name, copy=False)
     if column.kind == "text":
         return to_text(values)
     return to_dates(values, column.name, column.dtype) if column.kind == "time" else tensors_to_arrays(values)

@@ -26,6 +26,7 @@ from ray.data import ExecutionResources
 
 from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.freed_memory import return_freed_memory
 from sweeps.data.columns import check_all_numeric
 from sweeps.data.label_checks import missing_class_notes
 from sweeps.data.load import Splits, add_valid_to_train
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must reproduce these predictions.
 CHECK_ROWS = 32
+# From this size in bytes, a table is stored without a copy in the data actor's own memory: columns of numbers stay separate arrays. Below
+# this size, columns of the same type are one array. pandas works faster with such an array, and it warns about more than `MOST_ARRAYS`.
+LARGE = 64 << 20
+MOST_ARRAYS = 100
 # Arguments of `_DataActor.load`, with which a new process reads the same data again.
 LoadArguments = tuple["DataSpec", int, Sequence["DataSpec"], Sequence[str], str | None]
 
@@ -68,6 +73,7 @@ class _DataActor:
         numeric_only: True if the trainer can read only numbers and categories. A chain with other columns in its output is then an error.
         train_on_valid: True to add the rows of valid to train. These rows also stay in valid, so metrics on valid are then meaningless.
         modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
+        once: True if all trials have the same data and the same chain. The raw rows are then dropped after the chain is fitted.
     """
 
     def __init__(
@@ -79,17 +85,19 @@ class _DataActor:
         numeric_only: bool = False,
         train_on_valid: bool = False,
         modules: Sequence[str] = (),
+        once: bool = False,
     ):
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
         self.store, self.workers = PreparedStore(Path(folder)), workers
-        self.numeric_only, self.train_on_valid = numeric_only, train_on_valid
+        self.numeric_only, self.train_on_valid, self.once = numeric_only, train_on_valid, once
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         if cpus is not None:
             context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
-        self.is_new = True  # whether this process has not read the data
-        self.variants: DataVariants | None = None  # None before `load`, and if the space names no data
+        self.is_new = True  # whether this process does not have the raw rows, because it has not read or has dropped them
+        self.variants: DataVariants | None = None  # None while the process has no raw rows, and if the space names no data
+        self.answers: dict[str, dict[str, Any]] = {}  # results of `prepare`, by its arguments
         self.prepared: dict[str, dict[str, Any]] = {}
         self.stored_variants: set[str] = set()  # names of the variants whose information is stored
 
@@ -122,7 +130,9 @@ class _DataActor:
                 self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
         self.is_new = False
         first = next(iter(self.variants.sources.values()))
-        return self._save_info(first, "test", now)
+        info = self._save_info(first, "test", now)
+        return_freed_memory()
+        return info
 
     def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> DatasetInfo:
         """Store and return the information for a space that names no data.
@@ -180,12 +190,22 @@ class _DataActor:
             InputError: the chain cannot be fitted.
             ReloadError: the data has changed since the sweep began, or cannot be read again.
         """
+        data = data or {}
+        request = repr((dict(data), steps))
+        if request not in self.answers:
+            self.answers[request] = self._answer(steps, data, reload)
+            if self.once and self.variants is not None:
+                self.variants, self.is_new = None, True
+            return_freed_memory()
+        return self.answers[request]
+
+    def _answer(self, steps: tuple[Step, ...], data: Mapping[str, Any], reload: LoadArguments | None) -> dict[str, Any]:
         if self.is_new and reload is not None:
             try:
                 self.load(*reload)
             except InputError as e:
                 raise ReloadError(e.problems) from e
-        self.is_new, data = False, data or {}
+        self.is_new = False
         if self.variants is None:
             return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None, "weight": None}
         key = data_key(self.variants.fingerprint_of(data), steps)
@@ -211,15 +231,16 @@ class _DataActor:
         import pyarrow as pa
 
         label, weights = splits.label, row_weights(splits)
+        copied = splits.train.nbytes < LARGE or splits.train.num_columns > MOST_ARRAYS
         rows = splits.train.select([name for name in splits.train.column_names if name in (*splits.features, label)])
         stored = None
         with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
             stored = self.store.find_chain(key)  # exists in a resumed sweep
         if stored is None:
-            fitted, prepared = fit_transform(steps, rows, label)
+            fitted, prepared = fit_transform(steps, rows, label, copied)
         else:
-            fitted, prepared = stored, stored.transform(rows.to_pandas())
-        valid = fitted.transform(splits.valid.to_pandas())
+            fitted, prepared = stored, stored.transform(rows.to_pandas(split_blocks=True), copied)
+        valid = fitted.transform(splits.valid.to_pandas(split_blocks=True), copied)
         if self.numeric_only:
             check_all_numeric(valid, label)
         check = valid.head(CHECK_ROWS)  # with arrays instead of Ray Data's tensors, as a bundle passes rows to the model
@@ -229,12 +250,13 @@ class _DataActor:
             _require_free_name(prepared)
             prepared[COLUMN] = weights
         train = pa.Table.from_pandas(prepared, preserve_index=False)
+        del prepared
         # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow block as objects. `from_pandas` would
         # run a task for each frame, to find out the frame's schema.
         valid_shard = (ray.put(ray.data.from_blocks([valid])),)
         shards = {}
         for workers in self.workers:
-            parts = [part.to_pandas() for part in split_equally(train, workers)]
+            parts = (part.to_pandas(split_blocks=not copied) for part in split_equally(train, workers))
             shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": valid_shard}
         if stored is None:
             self.store.save_chain(key, fitted)

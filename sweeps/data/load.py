@@ -60,7 +60,7 @@ class Splits:
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     """Read the data of a space, split it and encode its label.
 
-    Ray Data reads the files. Ray is started if it is not running.
+    Ray is started if Ray Data reads the files and Ray is not running.
 
     Args:
         spec: the `data` section of a space.
@@ -221,6 +221,24 @@ def _split_train(spec: DataSpec, parts: dict[str, pa.Table], classify: bool, see
         )
     except splitting.SplitError as e:
         raise InputError(Problem(f"data.{e.key}", str(e))) from e
+    del whole
     order = {"train": splitting.TRAIN, "valid": splitting.VALID, "test": splitting.TEST}
-    taken = {key: whole.take(pa.array(np.flatnonzero(codes == order[key]))) for key in ("train", *remaining)}
-    return parts | taken
+    return parts | _distribute(parts, {key: pa.array(np.flatnonzero(codes == order[key])) for key in ("train", *remaining)})
+
+
+def _distribute(parts: dict[str, pa.Table], rows: Mapping[str, pa.Array]) -> dict[str, pa.Table]:
+    """Remove `train` from the parts, and distribute its rows to new tables. Each column is freed as soon as its values are copied.
+
+    Args:
+        parts: Tables by split. If the caller has no other reference to `train`, only one column exists twice at a time.
+        rows: Indices of the rows of each new table.
+    """
+    whole = parts.pop("train")
+    names, columns = whole.column_names, dict(enumerate(whole.columns))
+    del whole
+    taken: dict[str, list[pa.ChunkedArray]] = {key: [] for key in rows}
+    for i in range(len(names)):
+        column = columns.pop(i)
+        for key, indices in rows.items():
+            taken[key].append(column.take(indices))
+    return {key: pa.table(values, names=names) for key, values in taken.items()}

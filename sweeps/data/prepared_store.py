@@ -29,6 +29,7 @@ from sweeps.data.column_values import json_scalar
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import data_key
 from sweeps.data.preprocessing.fitted_chain import FittedChain
+from sweeps.data.tables import EXTENSION_KEY
 from sweeps.data.variants import variant_name
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 INFO_FILE = "facts.json"
 # Ray Data's types of tensor columns. Reading a column of another extension type may unpickle data.
 TENSOR_TYPES = "ray.data.arrow_tensor", "ray.data.arrow_tensor_v2", "ray.data.arrow_variable_shaped_tensor"
-EXTENSION_KEY = b"ARROW:extension:name"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Read the rows of a data source.
 
-Ray Data reads files, globs, folders and URIs. The other sources are data sets of scikit-learn and users' functions.
+Arrow reads local Parquet files in this process. Ray Data reads all other files, globs, folders and URIs. The other sources are data sets
+of scikit-learn and users' functions.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.data import sklearn_datasets
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
-from sweeps.data.tables import arrays_to_tensors, canonical_table, drop_index_names, infer_types
+from sweeps.data.tables import EXTENSION_KEY, arrays_to_tensors, canonical_table, drop_index_names, infer_types
 from sweeps.loaders.lookup import relative_to
 
 
 def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
     """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
 
-    Ray Data reads files, in the order of their names. Ray is started if it is not running. CSV columns get the types that pandas would
-    infer.
+    Files are read in the order of their names. Ray is started if Ray Data reads them and Ray is not running. CSV columns get the types
+    that pandas would infer.
 
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
@@ -128,10 +129,39 @@ def _read_files(files: SourceFiles) -> pa.Table:
     first = list(probe_schemas(files)[0].names)
     text = not files.paths[0].lower().endswith((".parquet", ".pq"))
     try:
-        blocks = _to_arrow(lambda: _ray_dataset(files, first, text))
+        blocks = None if text else _read_parquet(files, first)
+        if blocks is None:
+            blocks = _to_arrow(lambda: _ray_dataset(files, first, text))
     except Exception as e:
         raise_problem(files.place, f"`{files.source}` cannot be read: {_csv_error(files, first, e) if text else first_line(e)}", e)
     return infer_types(blocks.rename_columns(pandas_names(blocks.column_names))) if text else blocks
+
+
+def _read_parquet(files: SourceFiles, names: list[str]) -> pa.Table | None:
+    """Read local Parquet files in this process. Tasks of Ray would copy the rows, and their processes would keep memory afterwards.
+
+    Args:
+        files: the files.
+        names: the columns to read.
+
+    Returns:
+        The rows. None if Ray Data has to read the files, because they are not local, their types differ, they have columns of tensors, or
+        their folders define columns.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import fs
+
+    if not isinstance(files.system, fs.LocalFileSystem) or files.partition_columns:
+        return None
+    with contextlib.ExitStack() as stack:
+        # The option `pre_buffer` would hold a whole file in memory.
+        opened = [stack.enter_context(pq.ParquetFile(path, filesystem=files.system, pre_buffer=False)) for path in files.paths]
+        schema = opened[0].schema_arrow
+        tensors = any(isinstance(field.type, pa.BaseExtensionType) or EXTENSION_KEY in (field.metadata or {}) for field in schema)
+        if tensors or not all(file.schema_arrow.equals(schema) for file in opened):
+            return None
+        wanted = [i for i, name in enumerate(schema.names) if name in names]
+        return pa.concat_tables([file.read().select(wanted).replace_schema_metadata(None) for file in opened])
 
 
 def _ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:

@@ -23,7 +23,8 @@ CSV_MISSING = (
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 
-
+# Key of a field's metadata that names the extension type of the column, such as Ray Data's type of tensors
+EXTENSION_KEY = b"ARROW:extension:name"
 # Column name of an unnamed pandas index in a Parquet file. Pandas writes such a column for each frame that was filtered or shuffled.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 

@@ -13,10 +13,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.load import load_splits
+from sweeps.data import sources
+from sweeps.data.load import _distribute, load_splits
+from sweeps.data.tables import fingerprint
 from sweeps.space import load
 from sweeps.space.section_models import DataSpec
 from tests.data.test_split import rule
@@ -173,6 +176,22 @@ def test_files_of_a_source_must_agree(tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
+def test_the_rows_of_train_are_distributed_one_column_at_a_time():
+    table = pa.table({"a": pa.chunked_array([[1, 2], [3, None, 5]]), "b": ["v", "w", "x", "y", "z"], "c": [[1], [], [2], None, [3]]})
+    rows = {"train": pa.array([4, 0, 2]), "valid": pa.array([1]), "test": pa.array([3])}
+    parts = {"train": table}
+    assert _distribute(parts, rows) == {key: table.take(indices) for key, indices in rows.items()} and parts == {}
+
+
+def test_local_parquet_files_are_read_without_ray(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_to_arrow", lambda make: pytest.fail("Ray Data reads the files"))
+    frame = pd.DataFrame({"a": range(8), "c": pd.Categorical(list("xyzwxyzw")), "y": [0, 1] * 4}, index=range(8, 0, -1))
+    frame.iloc[:5].to_parquet(tmp_path / "1.parquet", row_group_size=2)
+    frame.iloc[5:].to_parquet(tmp_path / "2.pq")
+    read = sources.read_source("*.p*q*", tmp_path, "data.train")
+    assert read.column_names == ["a", "c", "y"] and read.to_pydict() == frame.to_dict("list")
+
+
 class TestFiles:
     """Data sets as Ray Data reads them."""
 
@@ -210,6 +229,27 @@ class TestFiles:
             frame.iloc[i * 10 : i * 10 + 10].to_parquet(tmp_path / "many" / f"{i}.parquet")
         sources = ["one.parquet", "many", "many/*.parquet", f"file://{tmp_path}/many", f"file://{tmp_path}/many/*.parquet"]
         assert len({load_splits(spec(s, tmp_path, label="y")).fingerprint for s in sources}) == 1
+
+    def test_arrow_reads_local_parquet_files_as_ray_data_does(self, tmp_path, monkeypatch):
+        columns = {
+            "narrow": pa.array([1.5, None, 3.0, float("nan")], pa.float32()),
+            "small": pa.array([1, 2, None, 4], pa.int8()),
+            "text": pa.array(["a", None, "c", "d"]),
+            "word": pa.array(["a", "b", None, "a"]).dictionary_encode(),
+            "day": pa.array([0, 1, None, 3], pa.date32()),
+            "time": pa.array([0, 1, None, 3], pa.timestamp("ns", "UTC")),
+            "price": pa.array([1, 2, None, 4], pa.decimal128(5, 2)),
+            "list": pa.array([[1], [], None, [2, 3]]),
+            "pair": pa.array([{"u": 1, "v": "x"}, None, {"u": None, "v": "y"}, {"u": 3, "v": None}]),
+            "yes": pa.array([True, None, False, True]),
+            "void": pa.nulls(4),
+        }
+        for name in ("1", "2"):
+            pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet", row_group_size=3)
+        ours = sources.read_source("*.parquet", tmp_path, "data.train")
+        monkeypatch.setattr(sources, "_read_parquet", lambda files, names: None)
+        theirs = sources.read_source("*.parquet", tmp_path, "data.train")
+        assert ours == theirs and fingerprint({"train": ours}) == fingerprint({"train": theirs})
 
     def test_parquet_that_drifts_from_integers_to_floats(self, tmp_path):
         pd.DataFrame({"a": [1, 2], "fee": [None, None]}).to_parquet(tmp_path / "1.parquet")

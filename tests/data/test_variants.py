@@ -220,3 +220,47 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
         fitted = PreparedStore(tmp_path).load_chain(chain)
         rows = (ray.get(made["check"]), fitted.transform(facts.check), fitted.transform(PreparedStore(tmp_path).load_test()[0]))
         assert all(type(cell) is np.ndarray and cell.shape == (4, 5) for frame in rows for cell in frame["image"])
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("chain", [(), ("StandardScaler",)], ids=["unchanged", "scaled"])
+def test_a_large_table_reaches_workers_with_the_same_values(local_ray, tmp_path, monkeypatch, chain):
+    import ray
+
+    from sweeps.data import data_actor
+    from sweeps.space import Step
+
+    rng = np.random.default_rng(0)
+    numbers = {"x": rng.normal(size=90), "narrow": rng.normal(size=90).astype("float32"), "n": rng.integers(0, 5, 90)}
+    rows = pd.DataFrame({**numbers, "hole": np.where(rng.random(90) < 0.1, np.nan, 1.5), "text": ["a", "b", None] * 30, "y": [0, 1] * 45})
+    rows.to_parquet(tmp_path / "a.parquet")
+    asked = spec("a.parquet", tmp_path, label="y", valid=Split("fraction", fraction=1 / 3))
+    found = []
+    for limit in (data_actor.LARGE, 0):
+        monkeypatch.setattr(data_actor, "LARGE", limit)
+        actor = data_actor._DataActor((), str(tmp_path / str(limit)), (1, 2))
+        (tmp_path / str(limit)).mkdir()
+        actor.load(asked, 0)
+        made = actor.prepare(tuple(map(Step, chain)))
+        shards = (*made["shards"][1]["train"], *made["shards"][2]["train"], *made["shards"][1]["valid"])
+        found.append([ray.get(shard).to_pandas() for shard in shards])
+    for small, large in zip(*found, strict=True):
+        pd.testing.assert_frame_equal(small, large, check_exact=True)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(90)
+def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_path):
+    from sweeps.data.data_actor import _DataActor
+    from sweeps.space import Step
+
+    files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20}))
+    asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
+    actor, scaled = _DataActor((), str(tmp_path), (1,), once=True), (Step("StandardScaler"),)
+    facts = actor.load(asked, 0)
+    assert not actor.runs_tasks(scaled)
+    made = actor.prepare(scaled)
+    assert actor.variants is None and actor.prepare(scaled) is made
+    reload = (asked, 0, (), (), facts.fingerprint)
+    assert actor.runs_tasks(()) and actor.prepare((), {}, reload)["key"] != made["key"], "another chain reads the rows again"

@@ -55,13 +55,20 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     return fit_transform(steps, train, label)[0]
 
 
-def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> tuple[FittedChain, pd.DataFrame]:
-    """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train."""
+def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None, copy: bool = True) -> tuple[FittedChain, pd.DataFrame]:
+    """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train.
+
+    Args:
+        steps: see `fit_chain`.
+        train: see `fit_chain`.
+        label: see `fit_chain`.
+        copy: False to let the returned columns share the memory of `train` where no step changes them.
+    """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
     inputs = tuple(input_column(f) for f in train.schema if f.name != label)
     target = train.column(label).to_numpy() if label is not None and label in train.column_names else None
-    raw = train.select([c.name for c in inputs]).to_pandas()
-    frame = convert_inputs(inputs, raw, keep_integers=False)
+    raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)  # Arrow then copies no column of numbers without nulls.
+    frame = convert_inputs(inputs, raw, keep_integers=False, copy=bool(chain))
     fitted: list[fitted_steps.FittedStep] = []
     for step in chain:
         if step.name == "LabelEncoder":
@@ -71,16 +78,16 @@ def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> 
             fitted_step = to_portable(fitted_step, frame)
             frame = _with_step_errors(step, functools.partial(_apply_checked, fitted_step, frame))
             fitted.append(fitted_step)
-    rows = train.to_pandas()
     if not fitted:
         unchanged = FittedChain(chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], keep_integers=True))
-        return unchanged, unchanged.transform(rows)
+        return unchanged, unchanged.transform(train.to_pandas(split_blocks=True), copy)
+    labels = pd.DataFrame(index=pd.RangeIndex(train.num_rows)) if target is None else train.select([label]).to_pandas()
     if not len(frame.columns):
         raise InputError(Problem(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on"))
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
     arrays = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
-    return result, result.with_label(restore_dtypes(arrays, empty, len(frame)), rows)
+    return result, result.with_label(restore_dtypes(arrays, empty, len(frame)), labels)
 
 
 def runs_tasks(steps: Iterable[Step]) -> bool:

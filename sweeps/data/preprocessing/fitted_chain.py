@@ -60,7 +60,7 @@ class FittedChain(RenamedFields):
         """Prepared columns, without the label."""
         return tuple(self.empty.columns)
 
-    def transform(self, df: pd.DataFrame) -> pd.DataFrame:
+    def transform(self, df: pd.DataFrame, copy: bool = True) -> pd.DataFrame:
         """Preprocess raw rows.
 
         The result for a row does not depend on the other rows, not even in the last bit. If the chain has no fitted steps, integers stay
@@ -69,6 +69,7 @@ class FittedChain(RenamedFields):
         Args:
             df: n rows with at least the columns in `columns_in`, in any order. If the label is present, it is returned as the last column.
                 Other columns are ignored.
+            copy: False to let columns of numbers share the memory of `df` if the chain has no fitted steps.
 
         Returns:
             n rows with the columns `columns_out`, in this order, and then the label if `df` has it. The index is the index of `df`.
@@ -80,7 +81,7 @@ class FittedChain(RenamedFields):
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
-        out = convert_inputs(self.inputs, df, keep_integers=not self.fitted_steps)
+        out = convert_inputs(self.inputs, df, keep_integers=not self.fitted_steps, copy=copy or bool(self.fitted_steps))
         if self.fitted_steps:
             out = self.transform_columns({n: portable_steps.column_array(out[n]) for n in out.columns}, len(df))
         return self.with_label(out, df)
@@ -118,10 +119,17 @@ class FittedChain(RenamedFields):
             raise InputError(Problem("rows", one_line(e))) from e
 
 
-def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integers: bool) -> pd.DataFrame:
-    """Return the rows that the first step gets: the columns in the order and with the dtypes of `inputs`, and a range index."""
+def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integers: bool, copy: bool = True) -> pd.DataFrame:
+    """Return the rows that the first step gets: the columns in the order and with the dtypes of `inputs`, and a range index.
+
+    Args:
+        inputs: names and types of the columns.
+        df: raw rows.
+        keep_integers: see `convert_column`.
+        copy: False to let columns of numbers share the memory of `df`.
+    """
     given = df[[c.name for c in inputs]].reset_index(drop=True)
-    return pd.DataFrame({c.name: convert_column(c, given[c.name], keep_integers) for c in inputs}, index=given.index)
+    return pd.DataFrame({c.name: convert_column(c, given[c.name], keep_integers) for c in inputs}, index=given.index, copy=copy)
 
 
 def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
