@@ -28,7 +28,9 @@ class Columns:
         return Columns(None, self.types if "c" in (self.types or ()) else None)
 
 
-def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = None, weight: str | None = None) -> xgb.DMatrix:
+def matrix(
+    frame: pd.DataFrame, label: str | None = None, threads: int | None = None, weight: str | None = None, max_bin: int | None = None
+) -> xgb.DMatrix:
     """Convert prepared rows to a `DMatrix` with the features and, if `label` and `weight` are given, the labels and weights.
 
     Args:
@@ -36,6 +38,7 @@ def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = 
         label: Name of the label column. None if the rows have no label.
         threads: Number of threads that XGBoost uses. If None, XGBoost chooses the number.
         weight: Name of the column of weights. None if the rows have no weights.
+        max_bin: Number of bins of a `QuantileDMatrix`, which has no copy of the values. None for a `DMatrix` with all values.
 
     Raises:
         ValueError: A feature is not numeric.
@@ -45,7 +48,10 @@ def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = 
     names = safe_names(features.columns, "[]<")
     target = frame[label].to_numpy() if label else None
     weights = frame[weight].to_numpy() if weight else None
-    return xgb.DMatrix(features.set_axis(names, axis=1), target, weight=weights, enable_categorical=True, nthread=threads)
+    features = features.set_axis(names, axis=1)
+    if max_bin is not None:
+        return xgb.QuantileDMatrix(features, target, weight=weights, enable_categorical=True, nthread=threads, max_bin=max_bin)
+    return xgb.DMatrix(features, target, weight=weights, enable_categorical=True, nthread=threads)
 
 
 @contextlib.contextmanager

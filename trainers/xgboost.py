@@ -23,6 +23,7 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps import trial
+from sweeps.core.freed_memory import return_freed_memory
 from sweeps.trainers import report, whole_numbers
 from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
 from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed, unweighted
@@ -191,6 +192,7 @@ CONSTRAINTS = ("monotone_constraints", "interaction_constraints")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 FEW = 2_000  # up to this number of rows, a loaded model predicts with one thread
 LARGE = 400_000  # from this number of values in a rank's table, a round takes several milliseconds
+QUANTILES_FROM = 16_000_000  # from this number of values in a rank's table, a `DMatrix` would hold at least 128 MB
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -207,11 +209,12 @@ def train_func(config: dict[str, Any]) -> None:
     cur = trial.current()
     requested = RequestedMetrics.of(config, cur, METRICS, functools.partial(metric_name, str(cur.task)))
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
-    train, columns = cur.cached("xgboost.train", lambda: unnamed(matrix(_shard("train"), cur.label, cur.threads, cur.weight)))
+    own = parameters(config, cur)
+    train, columns = _train_matrix(cur, None if ray.train.get_checkpoint() else max_bin(own))
     valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
     check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
 
-    params = parameters(config, cur) | {"eval_metric": requested.framework_metrics(requested.reported)}
+    params = own | {"eval_metric": requested.framework_metrics(requested.reported)}
     best = BestRound(cur, params.get("booster") in UNSLICEABLE, check, columns)
     booster, done = _restore(params, [train, valid], columns, best)
     saves = ray.train.get_context().get_world_rank() == 0
@@ -239,6 +242,43 @@ def train_func(config: dict[str, Any]) -> None:
             cur.report_final({name: value for name, value in final.items() if name not in metrics})
         due = saves and resumable and cur.checkpoint_due(step, last=step == last)
         report(metrics, functools.partial(best.save, booster, step) if due else None)
+
+
+def max_bin(params: dict[str, Any]) -> int | None:
+    """Return the number of bins if XGBoost's `hist` method grows the trees on a CPU. Otherwise, return None.
+
+    This method needs only the bins of the values. It grows exactly the same trees with a `QuantileDMatrix` as with a `DMatrix`.
+    """
+    on_cpu = str(params.get("device", "cpu")) == "cpu"
+    hist = params.get("tree_method", "auto") in ("auto", "hist") and params.get("booster", "gbtree") == "gbtree"
+    if not hist or not on_cpu or "updater" in params or params.get("process_type", "default") != "default":
+        return None
+    return int(params.get("max_bin", 256))
+
+
+def _train_matrix(cur: trial.Current, bins: int | None) -> tuple[xgb.DMatrix, Columns]:
+    """Return this rank's rows of train as a matrix without column names, and the names and types of the columns.
+
+    A large table becomes a `QuantileDMatrix`, which takes a third of the memory. A worker keeps only one such matrix, because it depends on
+    the number of bins.
+
+    Args:
+        cur: The trial.
+        bins: See `max_bin`. None if the trial continues from a checkpoint, too: a `QuantileDMatrix` predicts exactly only for trees that
+            were grown with the same bins.
+    """
+    read = functools.cache(lambda: _shard("train"))
+    if bins is None or cur.cached("xgboost.values", lambda: read().size) < QUANTILES_FROM:
+        matrix_of: tuple[xgb.DMatrix, Columns] = cur.cached(
+            "xgboost.train", lambda: unnamed(matrix(read(), cur.label, cur.threads, cur.weight))
+        )
+        return matrix_of
+    latest: dict[int, tuple[xgb.DMatrix, Columns]] = cur.cached("xgboost.quantiles", dict)
+    if bins not in latest:
+        latest.clear()
+        latest[bins] = unnamed(matrix(read(), cur.label, cur.threads, cur.weight, bins))
+        return_freed_memory()
+    return latest[bins]
 
 
 def _restore(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: BestRound) -> tuple[xgb.Booster, int]:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 
-from sweeps.testing.fake_session import run_loop, small_table
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import xgboost
 from sweeps.trainers._dmatrix import matrix
 from sweeps.trainers._requested import RequestedMetrics
@@ -44,6 +44,60 @@ def test_resumed_equals_uninterrupted_where_rows_and_columns_are_sampled(method,
     for step in steps:
         rest = run_loop(train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
         assert rest.metrics == whole.metrics[step:]
+
+
+def varied(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add missing values, integers and a categorical column to a frame of `small_table`."""
+    x = frame["x0"]
+    frame = frame.assign(x1=frame["x1"].where(frame["x1"] < 1.5), n=(4 * x).round().astype("int64"), narrow=x.astype("float32"))
+    return frame.assign(c=pd.Categorical.from_codes((x > 0).astype(int) + (x > 1).astype(int), list("abc")))
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"max_bin": 16, "tree_method": "hist"},
+        {"subsample": 0.7, "colsample_bytree": 0.8, "colsample_bynode": 0.8},
+        {"weights": True, "grow_policy": "lossguide", "max_leaves": 7},
+        {"monotone_constraints": {"x0": -1}, "num_parallel_tree": 2, "weights": True},
+    ],
+    ids=lambda params: " ".join(params),
+)
+def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(task, params, tmp_path, monkeypatch):
+    params, models, metrics = dict(params), [], []
+    weights = {"weight": "w"} if params.pop("weights", False) else {}
+    built = []
+    monkeypatch.setattr(xgboost, "matrix", lambda *given: built.append(matrix(*given)) or built[-1])
+    for limit in (xgboost.QUANTILES_FROM, 1):
+        monkeypatch.setattr(xgboost, "QUANTILES_FROM", limit)
+        current, shards = small_table(task, rows=2000)
+        frames = {name: varied(shard.frame) for name, shard in shards.items()}
+        rng = np.random.default_rng(1)
+        frames["train"] = frames["train"].assign(**{name: rng.integers(1, 4, 2000).astype(float) for name in weights.values()})
+        check = frames["valid"].drop(columns="y").head(32)
+        given = current(**weights, check=check, checkpoint_interval=0.0)
+        config = PARAMS | {"report": "all"} | params
+        run = run_loop(train_func, config, given, {name: FakeShard(frame) for name, frame in frames.items()}, tmp_path)
+        models.append([(folder / "model.ubj").read_bytes() for folder in run.checkpoints.values()])
+        metrics.append((run.metrics, run.final))
+    assert models[0] == models[1] and metrics[0] == metrics[1]
+    assert [isinstance(one, xgb.QuantileDMatrix) for one in built] == [False, False, False, True, False, False]
+
+
+def test_only_a_new_trial_that_grows_trees_from_bins_needs_no_copy_of_the_values(tmp_path, monkeypatch):
+    others = ({"tree_method": "exact"}, {"tree_method": "approx"}, {"booster": "gblinear"}, {"booster": "dart"}, {"device": "cuda"})
+    assert [xgboost.max_bin(params) for params in (*others, {"updater": "grow_colmaker"}, {"process_type": "update"})] == [None] * 7
+    assert xgboost.max_bin({}) == 256 and xgboost.max_bin({"tree_method": "hist", "max_bin": 64}) == 64
+    monkeypatch.setattr(xgboost, "QUANTILES_FROM", 1)
+    current, shards = small_table("binary")
+    first = run_loop(train_func, PARAMS, current(checkpoint_interval=0.0), shards, tmp_path)
+    assert {"xgboost.quantiles"} == current()._kept.keys() & {"xgboost.quantiles", "xgboost.train"}
+    run_loop(train_func, PARAMS | {"max_bin": 16}, current(), shards, tmp_path)
+    assert [*current()._kept["xgboost.quantiles"]] == [16], "the worker keeps only one matrix of train"
+    rest = run_loop(train_func, PARAMS, current(), shards, tmp_path, resume=first.checkpoints[3])
+    assert rest.metrics == first.metrics[3:] and "xgboost.train" in current()._kept
 
 
 def test_what_is_kept_knows_the_columns_that_training_does_without(tmp_path):
