@@ -221,9 +221,9 @@ class _DataActor:
         assert self.variants is not None
         if self.train_on_valid:
             return self._fit(key, steps, add_valid_to_train(self.variants.splits(data)))
-        if not (folds := self.variants.folds(data)):
-            return self._fit(key, steps, self.variants.splits(data))
-        fitted = [self._fit(f"{key}-fold-{number}", steps, splits) for number, splits in enumerate(folds, 1)]
+        if not (splits := self.variants.splits(data)).folds:
+            return self._fit(key, steps, splits)
+        fitted = [self._fit(f"{key}-fold-{number}", steps, fold) for number, fold in enumerate(self.variants.folds(data), 1)]
         size = sum(fold["bytes"] for fold in fitted)
         return fitted[0] | {"key": key, "bytes": size, "folds": fitted}
 

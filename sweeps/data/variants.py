@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -87,14 +87,14 @@ class DataVariants:
             return True
         return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
 
-    def folds(self, data: Mapping[str, Any]) -> tuple[Splits, ...]:
-        """Return the splits of each fold of a cross-validation for a trial; () if `data.valid` is a fixed set of rows.
+    def folds(self, data: Mapping[str, Any]) -> Iterator[Splits]:
+        """Yield the splits of each fold of a cross-validation for a trial. Each fold has its own copy of the rows.
 
         Args:
             data: the trial's values of the tuned keys of `data`.
         """
         whole, share = self.splits(data), variant_of(self.spec, data).rows
-        return tuple(fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
+        return (fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
 
     def splits(self, data: Mapping[str, Any]) -> Splits:
         """Return the splits for a trial, without the columns that the trial drops, and with the trial's weights and share of train rows.
