@@ -73,7 +73,7 @@ class _DataActor:
         numeric_only: True if the trainer can read only numbers and categories. A chain with other columns in its output is then an error.
         train_on_valid: True to add the rows of valid to train. These rows also stay in valid, so metrics on valid are then meaningless.
         modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
-        once: True if all trials have the same data and the same chain. The raw rows are then dropped after the chain is fitted.
+        once: True if all trials have the same data and the same chain. Large tables of raw rows are then dropped after the chain is fitted.
     """
 
     def __init__(
@@ -131,7 +131,8 @@ class _DataActor:
         self.is_new = False
         first = next(iter(self.variants.sources.values()))
         info = self._save_info(first, "test", now)
-        return_freed_memory()
+        if self._holds_large_tables:
+            return_freed_memory()
         return info
 
     def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> DatasetInfo:
@@ -194,10 +195,16 @@ class _DataActor:
         request = repr((dict(data), steps))
         if request not in self.answers:
             self.answers[request] = self._answer(steps, data, reload)
-            if self.once and self.variants is not None:
-                self.variants, self.is_new = None, True
-            return_freed_memory()
+            if self._holds_large_tables:
+                if self.once:
+                    self.variants, self.is_new = None, True
+                return_freed_memory()
         return self.answers[request]
+
+    @property
+    def _holds_large_tables(self) -> bool:
+        """True if the raw rows of train of a source are at least `LARGE` bytes."""
+        return self.variants is not None and any(splits.train.nbytes >= LARGE for splits in self.variants.sources.values())
 
     def _answer(self, steps: tuple[Step, ...], data: Mapping[str, Any], reload: LoadArguments | None) -> dict[str, Any]:
         if self.is_new and reload is not None:

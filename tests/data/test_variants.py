@@ -251,9 +251,12 @@ def test_a_large_table_reaches_workers_with_the_same_values(local_ray, tmp_path,
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
-def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_path):
+def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_path, monkeypatch):
+    from sweeps.data import data_actor
     from sweeps.data.data_actor import _DataActor
     from sweeps.space import Step
+
+    monkeypatch.setattr(data_actor, "LARGE", 1)
 
     files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20}))
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
