@@ -26,7 +26,7 @@ from sweeps import trial
 from sweeps.core.freed_memory import return_freed_memory
 from sweeps.trainers import report, whole_numbers
 from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
-from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed, unweighted
+from sweeps.trainers._dmatrix import Columns, fits_bins, matrix, named, unnamed, unweighted
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._xgboost_metrics import METRICS, final_metrics, metric_name, parsed
@@ -210,8 +210,7 @@ def train_func(config: dict[str, Any]) -> None:
     requested = RequestedMetrics.of(config, cur, METRICS, functools.partial(metric_name, str(cur.task)))
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
     own = parameters(config, cur)
-    train, columns = _train_matrix(cur, None if ray.train.get_checkpoint() else max_bin(own))
-    valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
+    train, valid, columns = _matrices(cur, None if ray.train.get_checkpoint() else max_bin(own))
     check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
 
     params = own | {"eval_metric": requested.framework_metrics(requested.reported)}
@@ -256,29 +255,39 @@ def max_bin(params: dict[str, Any]) -> int | None:
     return int(params.get("max_bin", 256))
 
 
-def _train_matrix(cur: trial.Current, bins: int | None) -> tuple[xgb.DMatrix, Columns]:
-    """Return this rank's rows of train as a matrix without column names, and the names and types of the columns.
+def _matrices(cur: trial.Current, bins: int | None) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
+    """Return this rank's rows of train and the rows of valid as matrices without column names, and the names and types of the columns.
 
-    A large table becomes a `QuantileDMatrix`, which takes a third of the memory. A worker keeps only one such matrix, because it depends on
-    the number of bins.
+    Large tables become instances of `QuantileDMatrix`, which take a fifth of the memory. A worker keeps only one pair of these, because
+    they depend on the number of bins.
 
     Args:
         cur: The trial.
         bins: See `max_bin`. None if the trial continues from a checkpoint, too: a `QuantileDMatrix` predicts exactly only for trees that
             were grown with the same bins.
     """
-    read = functools.cache(lambda: _shard("train"))
-    if bins is None or cur.cached("xgboost.values", lambda: read().size) < QUANTILES_FROM:
-        matrix_of: tuple[xgb.DMatrix, Columns] = cur.cached(
-            "xgboost.train", lambda: unnamed(matrix(read(), cur.label, cur.threads, cur.weight))
-        )
-        return matrix_of
-    latest: dict[int, tuple[xgb.DMatrix, Columns]] = cur.cached("xgboost.quantiles", dict)
-    if bins not in latest:
-        latest.clear()
-        latest[bins] = unnamed(matrix(read(), cur.label, cur.threads, cur.weight, bins))
-        return_freed_memory()
-    return latest[bins]
+    train = functools.cache(lambda: _shard("train"))
+    if bins is not None and cur.cached("xgboost.values", lambda: train().size) >= QUANTILES_FROM:
+        latest: dict[int, tuple[xgb.DMatrix, xgb.DMatrix, Columns]] = cur.cached("xgboost.quantiles", dict)
+        if bins not in latest:
+            latest.clear()
+            latest[bins] = _quantile_matrices(cur, train(), _shard("valid"), bins)
+            return_freed_memory()
+        return latest[bins]
+    rows, columns = cur.cached("xgboost.train", lambda: unnamed(matrix(train(), cur.label, cur.threads, cur.weight)))
+    valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
+    return rows, valid, columns
+
+
+def _quantile_matrices(
+    cur: trial.Current, train: pd.DataFrame, valid: pd.DataFrame, bins: int
+) -> tuple[xgb.QuantileDMatrix, xgb.DMatrix, Columns]:
+    """Build the matrices of large tables; see `_matrices`. If bins are not exact for valid, its matrix is a `DMatrix`."""
+    rows = matrix(train, cur.label, cur.threads, cur.weight, bins)
+    exact = fits_bins(valid.drop(columns=cur.label), rows)
+    others = matrix(valid, cur.label, cur.threads, None, bins, rows) if exact else matrix(valid, cur.label, cur.threads)
+    without_names, columns = unnamed(rows)
+    return without_names, unnamed(others)[0], columns
 
 
 def _restore(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: BestRound) -> tuple[xgb.Booster, int]:

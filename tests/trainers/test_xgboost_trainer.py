@@ -10,7 +10,7 @@ import xgboost as xgb
 
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import xgboost
-from sweeps.trainers._dmatrix import matrix
+from sweeps.trainers._dmatrix import fits_bins, matrix
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._xgboost_metrics import METRICS, metric_name
 from sweeps.trainers.xgboost import load, parameters, train_func
@@ -53,6 +53,7 @@ def varied(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(c=pd.Categorical.from_codes((x > 0).astype(int) + (x > 1).astype(int), list("abc")))
 
 
+@pytest.mark.parametrize("categories", [True, False])
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
 @pytest.mark.parametrize(
     "params",
@@ -65,7 +66,7 @@ def varied(frame: pd.DataFrame) -> pd.DataFrame:
     ],
     ids=lambda params: " ".join(params),
 )
-def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(task, params, tmp_path, monkeypatch):
+def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(task, params, categories, tmp_path, monkeypatch):
     params, models, metrics = dict(params), [], []
     weights = {"weight": "w"} if params.pop("weights", False) else {}
     built = []
@@ -73,7 +74,7 @@ def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(task, 
     for limit in (xgboost.QUANTILES_FROM, 1):
         monkeypatch.setattr(xgboost, "QUANTILES_FROM", limit)
         current, shards = small_table(task, rows=2000)
-        frames = {name: varied(shard.frame) for name, shard in shards.items()}
+        frames = {name: varied(shard.frame).drop(columns=[] if categories else "c") for name, shard in shards.items()}
         rng = np.random.default_rng(1)
         frames["train"] = frames["train"].assign(**{name: rng.integers(1, 4, 2000).astype(float) for name in weights.values()})
         check = frames["valid"].drop(columns="y").head(32)
@@ -83,7 +84,17 @@ def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(task, 
         models.append([(folder / "model.ubj").read_bytes() for folder in run.checkpoints.values()])
         metrics.append((run.metrics, run.final))
     assert models[0] == models[1] and metrics[0] == metrics[1]
-    assert [isinstance(one, xgb.QuantileDMatrix) for one in built] == [False, False, False, True, False, False]
+    assert [isinstance(one, xgb.QuantileDMatrix) for one in built] == [False, False, False, True, not categories, False]
+
+
+def test_a_valid_value_beyond_the_last_bin_needs_the_copy_of_values():
+    _, shards = small_table("binary")
+    train, valid = (shards[name].frame.drop(columns="y") for name in ("train", "valid"))
+    rows = matrix(train, max_bin=16)
+    assert fits_bins(valid, rows) and fits_bins(valid.assign(x1=np.nan), rows)
+    assert not fits_bins(valid.assign(x1=[np.inf, *valid["x1"][1:]]), rows)
+    assert not fits_bins(valid.assign(x4=2.5 * abs(train["x4"]).max()), rows)
+    assert fits_bins(valid.assign(x4=-1e9), rows), "trees compare only with the ends of bins"
 
 
 def test_only_a_new_trial_that_grows_trees_from_bins_needs_no_copy_of_the_values(tmp_path, monkeypatch):
