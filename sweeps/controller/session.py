@@ -305,10 +305,10 @@ class SweepSession:
         return PreparedStore(self.folder).count_chains()
 
     def close_workers(self) -> None:
-        """Wait until the loops of stopped trials have ended. Then close all workers, unless this session started Ray.
+        """Wait until the loops of stopped trials have ended. Then close all workers, so that their memory is free for the export.
 
-        If this session started Ray, Ray is shut down as a whole later. After a cross-validation, the workers are closed nevertheless,
-        because another session trains the winner on all rows.
+        If this session started Ray, this call does not wait until the workers are closed, because Ray is shut down as a whole later. After a
+        cross-validation, the call waits nevertheless, because another session trains the winner on all rows.
         """
         import ray
 
@@ -316,8 +316,9 @@ class SweepSession:
             return
         self._workers_closed = True
         ray.get(self.pool.await_stopped.remote())
+        closed = self.pool.shutdown.remote()
         if self.space.data.folds or not self.cluster.ours:
-            ray.get(self.pool.shutdown.remote())
+            ray.get(closed)
 
     def _end_processes(self) -> None:
         """Kill the session's actors, and its workers on this machine. Delete the files with which Ray Tune and Ray Train could resume."""
