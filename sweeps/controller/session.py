@@ -211,7 +211,7 @@ class SweepSession:
             numeric_only=self.space.trainer_definition.reads_numbers,
             train_on_valid=self._train_and_valid,
             modules=sorted(name for name in names if name.startswith("sklearn.")),
-            once=not any(dimensions(self.space.sections.get(name)) for name in ("data", "preprocessor")),
+            once=not any(list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")),
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:
