@@ -307,8 +307,8 @@ class SweepSession:
     def close_workers(self) -> None:
         """Wait until the loops of stopped trials have ended. Then close all workers, so that their memory is free for the export.
 
-        If this session started Ray, this call does not wait until the workers are closed, because Ray is shut down as a whole later. After a
-        cross-validation, the call waits nevertheless, because another session trains the winner on all rows.
+        If this session started Ray, this call does not wait until the workers are closed, because Ray is shut down as a whole later. The
+        call waits nevertheless after a cross-validation, because another session trains the winner on all rows.
         """
         import ray
 
