@@ -61,7 +61,7 @@ def matrix(
     return xgb.DMatrix(features, target, weight=weights, enable_categorical=True, nthread=threads)
 
 
-def fits_bins(frame: pd.DataFrame, reference: xgb.QuantileDMatrix) -> bool:
+def fits_bins(frame: pd.DataFrame, reference: xgb.DMatrix) -> bool:
     """Return whether trees that are grown with the bins of train predict the same for rows and for a `QuantileDMatrix` of these rows.
 
     This is so if all columns have numbers, and no value is as large as the end of the last bin, which is above twice the largest value of
