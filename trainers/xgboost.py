@@ -279,9 +279,7 @@ def _matrices(cur: trial.Current, bins: int | None) -> tuple[xgb.DMatrix, xgb.DM
     return rows, valid, columns
 
 
-def _quantile_matrices(
-    cur: trial.Current, train: pd.DataFrame, valid: pd.DataFrame, bins: int
-) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
+def _quantile_matrices(cur: trial.Current, train: pd.DataFrame, valid: pd.DataFrame, bins: int) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
     """Build the matrices of large tables; see `_matrices`. If bins are not exact for valid, its matrix is a `DMatrix`."""
     rows = matrix(train, cur.label, cur.threads, cur.weight, bins)
     exact = fits_bins(valid.drop(columns=cur.label), rows)
