@@ -1,0 +1,150 @@
+"""The tutorials with torch: linear regression, the Vision Transformer, and checkpoints."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+import sweeps
+from search_spaces.tutorials import checkpoints, decoded, linear, vit
+from sweeps.plan import plan, render
+from sweeps.space import load
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
+from tests.commands import REPO
+
+TUTORIALS = REPO / "search_spaces" / "tutorials"
+IMAGES = REPO / "tests" / "fixtures" / "images"
+SPACES = {"linear": 1, "vit": 2, "vit_ray_data": 2, "checkpoints": 2}  # with their numbers of cells
+
+integration = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(240)]
+
+
+# ---- unit tests
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_the_space_is_planned(name):
+    space = load(TUTORIALS / f"{name}.yaml")
+    found = plan(space, {"CPU": 2.0})
+    assert len(space.cells) == SPACES[name] and "1 at once" in render(found)
+
+
+def test_there_are_two_hundred_small_images_in_five_classes():
+    files = sorted(IMAGES.rglob("*.jpg"))
+    assert len(files) == 200 and len({file.parent for file in files}) == 5
+    assert max(file.stat().st_size for file in files) < 4096
+
+
+@pytest.mark.parametrize(("patch_size", "depth", "heads"), [(4, 1, 2), (8, 3, 8)])
+def test_the_vision_transformer_returns_a_logit_for_each_class(patch_size, depth, heads):
+    network = vit.VisionTransformer(patch_size, depth, heads, width=16, classes=5)
+    logits = network(torch.randint(0, 256, (3, 32, 32, 3), dtype=torch.uint8))
+    assert logits.shape == (3, 5) and logits.requires_grad and logits.isfinite().all()
+
+
+def test_each_rank_evaluates_its_share_of_the_batches():
+    def constant(images):
+        return torch.tensor([[0.0, 1.0]]).expand(len(images), 2)
+
+    batches = [(torch.zeros(4, 1), torch.tensor([1, 1, 0, 1])), (torch.zeros(2, 1), torch.tensor([0, 0]))]
+    metrics = vit.evaluate(constant, batches, 0, 1, torch.device("cpu"))
+    assert metrics["valid-accuracy"] == 0.5 and metrics["valid-mlogloss"] == pytest.approx(np.log1p(np.e) - 0.5)
+
+
+def test_an_image_is_decoded_from_a_file_or_from_a_column():
+    encoded = io.BytesIO()
+    Image.new("L", (40, 20), 99).save(encoded, "png")
+    file = decoded.decoder("bytes")({"bytes": encoded.getvalue(), "path": "photos/cat/1.png"})
+    row = decoded.decoder("jpeg")({"jpeg": encoded.getvalue(), "path": "1.jpg", "label": 7})
+    assert (file["label"], row["label"]) == ("cat", 7)
+    assert file["image"].shape == (32, 32, 3) and (file["image"] == 99).all()
+
+
+def digits(rows: int = 64) -> dict[str, FakeShard]:
+    """Return shards with images of 8 × 8 pixels of two classes."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(rows) % 2
+    frame = pd.DataFrame(rng.random((rows, 64)) + labels[:, None], columns=[f"x{i}" for i in range(64)]).assign(y=labels)
+    return {"train": FakeShard(frame), "valid": FakeShard(frame)}
+
+
+def test_every_tenth_epoch_has_a_checkpoint_from_which_the_loop_continues(tmp_path):
+    current, _ = small_table("multiclass")
+    config = {"lr": 0.05, "batch_size": 16, "accumulate": 2, "epochs": 25, "checkpoint_every": 10}
+    run = run_loop(checkpoints.train_func, config, current(_kept={}), digits(), tmp_path)
+    assert len(run.metrics) == 25 and list(run.checkpoints) == [10, 20]
+    assert run.metrics[-1]["valid-mlogloss"] < 0.1 < run.metrics[0]["valid-mlogloss"]
+    resumed = run_loop(checkpoints.train_func, config, current(_kept={}), digits(), tmp_path, resume=run.checkpoints[20])
+    assert len(resumed.metrics) == 5
+
+
+def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path):
+    current, _ = small_table("multiclass")
+    found = []
+    for accumulate in (1, 4):
+        torch.manual_seed(0)
+        config = {"lr": 0.05, "batch_size": 64, "accumulate": accumulate, "epochs": 3, "checkpoint_every": 10}
+        found.append([m["valid-mlogloss"] for m in run_loop(checkpoints.train_func, config, current(_kept={}), digits(), tmp_path).metrics])
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+def test_the_line_of_a_checkpoint_predicts(tmp_path):
+    layer = torch.nn.Linear(1, 1)
+    torch.nn.init.constant_(layer.weight, 5.0)
+    torch.nn.init.constant_(layer.bias, 10.0)
+    torch.save(layer.state_dict(), tmp_path / "layer.pt")
+    points = linear.line(8)
+    assert linear.load(str(tmp_path)).predict(points[["x"]]) == pytest.approx(points["y"].to_numpy())
+
+
+# ---- sweeps
+
+
+def run(name: str, folder: Path, *overrides: str, trackers: str = "[jsonl]") -> tuple[sweeps.SweepResult, list[dict]]:
+    """Run two trials of a tutorial. Return the result, and the metrics of all reports."""
+    given = ("limits.max_trials=2", f"trackers={trackers}", *overrides)
+    result = sweeps.run(TUTORIALS / f"{name}.yaml", dir=folder, overrides=given)
+    assert not result.trials["failed"] and sum(result.trials.values()) == 2
+    assert result.bundle is not None
+    events = map(json.loads, (result.dir / "events.jsonl").read_text().splitlines())
+    return result, [event["metrics"] for event in events if event["type"] == "TrialReported"]
+
+
+@pytest.mark.usefixtures("clean_ray")
+class TestSweeps:
+    pytestmark = integration
+
+    def test_linear_regression_writes_json_lines_tensorboard_and_traces(self, tmp_path):
+        result, reports = run("linear", tmp_path, "space.params.profile=true", trackers="[jsonl, tensorboard]")
+        assert len(reports) == 6 and min(report["valid-mse"] for report in reports) == pytest.approx(result.best["value"], rel=1e-5)
+        assert len(list(result.dir.glob("tensorboard/*/events.*"))) == 2
+        traces = list(result.dir.rglob("*.pt.trace.json"))
+        assert {trace.name.partition(".")[0] for trace in traces} == {"rank-0", "rank-1"} and len(traces) == 4
+        assert any("aten::linear" in event.get("name", "") for event in json.loads(traces[0].read_text())["traceEvents"])
+        assert sweeps.load_bundle(result.bundle).predict(pd.DataFrame({"x": [0.5]})).shape == (1, 1)
+
+    def test_the_vision_transformer_trains_on_one_and_on_two_workers(self, tmp_path):
+        result, reports = run("vit", tmp_path, "scheduler.max_t=3", "space.params.epochs=3", "space.params.precision=bfloat16")
+        trials = sweeps.open(result.dir).trials
+        assert sorted(trials["scaling.num_workers"]) == [1, 2]
+        assert all(0 <= report["valid-accuracy"] <= 1 < report["valid-mlogloss"] + 1 for report in reports) and len(reports) > 3
+        images = np.stack([np.asarray(Image.open(file)) for file in sorted(IMAGES.glob("plain/*.jpg"))])
+        found = sweeps.load_bundle(result.bundle).predict(pd.DataFrame({"image": list(images)}))
+        assert len(found) == 40 and set(found["prediction"]) <= {"checks", "columns", "plain", "rings", "rows"}
+
+    def test_the_vision_transformer_reads_batches_of_ray_data(self, tmp_path):
+        result, _ = run("vit_ray_data", tmp_path, "scheduler.max_t=2", "space.params.epochs=2")
+        assert result.best["value"] < 3
+
+    def test_each_trial_keeps_its_best_and_its_two_latest_checkpoints(self, tmp_path):
+        result, _ = run("checkpoints", tmp_path)
+        left = [sorted(folder.glob("checkpoint_*")) for folder in (result.dir / "trials").iterdir()]
+        assert all(2 <= len(folders) <= 3 for folders in left) and result.best["value"] < 0.6
+        assert result.best["test"] is not None
