@@ -143,8 +143,9 @@ class TestSweeps:
         result, _ = run("vit_ray_data", tmp_path, "scheduler.max_t=2", "space.params.epochs=2")
         assert result.best["value"] < 3
 
-    def test_each_trial_keeps_its_best_and_its_two_latest_checkpoints(self, tmp_path):
+    def test_each_trial_keeps_its_three_latest_checkpoints_and_its_best_one(self, tmp_path):
         result, _ = run("checkpoints", tmp_path)
         left = [sorted(folder.glob("checkpoint_*")) for folder in (result.dir / "trials").iterdir()]
-        assert all(2 <= len(folders) <= 3 for folders in left) and result.best["value"] < 0.6
+        kept = [[int(folder.name.rpartition("_")[2]) for folder in folders] for folders in left]
+        assert all(steps[-3:] == [30, 40, 50] and len(steps) <= 4 for steps in kept) and result.best["value"] < 0.6
         assert result.best["test"] is not None
