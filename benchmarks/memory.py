@@ -99,11 +99,15 @@ def role_of(command: list[str], is_driver: bool) -> str:
     return next((role for start, role in ROLES.items() if text.startswith(start)), "ray")
 
 
-def memory_by_role() -> dict[str, int]:
-    """Return the memory of this process and all its descendants in bytes, by role. `shared` is the shared memory of all of them."""
+def memory_by_role(driver: int | None = None) -> dict[str, int]:
+    """Return the memory of a process and all its descendants in bytes, by role. `shared` is the shared memory of all of them.
+
+    Args:
+        driver: Id of the process that runs the sweep; None for this process.
+    """
     import psutil
 
-    me = psutil.Process()
+    me = psutil.Process(driver)
     found = dict.fromkeys(COLUMNS_SHOWN, 0)
     for process in [me, *me.children(recursive=True)]:
         with contextlib.suppress(OSError, psutil.Error):

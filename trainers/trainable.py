@@ -47,6 +47,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["sweeps_trainable.json", "*.mac"],
     "pickles": ["_dict_checkpoint.pkl"],
     "max_workers": 1,
+    "streams": True,
     "additional_parameters": True,
     "options": {"trainable": {"format": "reference", "description": "a subclass of `ray.tune.Trainable`, such as `my_mod:MyTrainable`"}},
 }

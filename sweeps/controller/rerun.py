@@ -144,7 +144,7 @@ def rerun(
     with (
         reserve("sweeps rerun", folder, address, cpus, gpus, origin) as share,
         scratch_folder(folder) as scratch,
-        SweepSession(space, scratch, roots, address, job=job, share=share) as session,
+        SweepSession(space, scratch, roots, address, job=job, share=share, fingerprint=study.data) as session,
     ):
         return _compare(session, original, result, reports, metrics, study.data, sizes)
 

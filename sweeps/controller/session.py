@@ -19,8 +19,9 @@ from sweeps.controller.ports import PoolHandle
 from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.machine_share import EVERYTHING, Share
-from sweeps.core.resources import COSTS, Shape, fits_into
+from sweeps.core.resources import COSTS, Shape, auto_concurrency, fits_into
 from sweeps.core.sweep_folder import SCRATCH
+from sweeps.data import ingest
 from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes, cluster
@@ -33,6 +34,7 @@ from sweeps.space.templates import dimensions
 
 if TYPE_CHECKING:
     from sweeps.data.prepared_store import DatasetInfo
+    from sweeps.data.streaming.settings import StreamSettings
     from sweeps.execution.cluster import RayConnection
     from sweeps.execution.messages import Job
 
@@ -109,6 +111,7 @@ class SweepSession:
         max_failures: Value of `limits.max_failures`: how often a trial may be retried after a failed attempt.
         train_and_valid: True to train on the rows of train and valid together; see `sweeps.data.data_actor`.
         share: The CPUs and GPUs that the session may use; see `reserve`.
+        fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
 
     Attributes:
         cluster: The Ray cluster that the session runs on.
@@ -135,8 +138,9 @@ class SweepSession:
         max_failures: int = 0,
         train_and_valid: bool = False,
         share: Share = EVERYTHING,
+        fingerprint: str | None = None,
     ):
-        self.space, self.folder = space, folder
+        self.space, self.folder = ingest.resolved(space, fingerprint), folder
         self._roots, self._address, self._job = roots, address, dict(job or {})
         self._max_failures, self._train_and_valid, self._share = max_failures, train_and_valid, share
         self._resources = contextlib.ExitStack()
@@ -186,15 +190,29 @@ class SweepSession:
             return not connection.ours and fits_into(limited, connection.limit or {}) and can_provide(shape)
 
         if problems := find_infeasible_shapes(self.space, connection.total, list(connection.nodes), can_fit):
+            if connection.stream_cpus and not connection.ours:
+                left = f"; {connection.stream_cpus} of the cluster's CPUs are left to Ray Data (data.ingest: stream)"
+                problems = [Problem(problem.place, problem.text + left) for problem in problems]
             raise InputError(problems)
 
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool
 
-        job = dataclasses.replace(job_of(self.space, self.cluster.roots), **self._job)
+        job = dataclasses.replace(job_of(self.space, self.cluster.roots), **self._job, stream=self._stream_settings())
         resources = self.cluster.total if self.cluster.ours else None
         parked = self.cluster.parked if self.cluster.ours else None
-        return Pool.options(scheduling_strategy=here).remote(job, resources, self._max_failures, parked, self.cluster.limit)
+        reserves = job.stream is not None and not self.cluster.ours
+        return Pool.options(scheduling_strategy=here).remote(job, resources, self._max_failures, parked, self.cluster.limit, reserves)
+
+    def _stream_settings(self) -> StreamSettings | None:
+        """Return Ray Data's settings if the data is streamed; else None."""
+        from sweeps.data.streaming.settings import StreamSettings
+
+        if self.space.data.ingest != "stream":
+            return None
+        limits = self.space.limits
+        trials = limits.max_concurrent_trials or auto_concurrency(self.space.shapes, self.cluster.total, limits.max_trials or 1)
+        return StreamSettings(float(self.cluster.stream_cpus), trials)
 
     def _start_data_actor(self, here: Any) -> Any:
         from sweeps.data import data_actor
@@ -212,6 +230,7 @@ class SweepSession:
             train_on_valid=self._train_and_valid,
             modules=sorted(name for name in names if name.startswith("sklearn.")),
             once=not any(list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")),
+            stream=self._stream_settings(),
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:

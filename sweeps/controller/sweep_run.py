@@ -215,7 +215,21 @@ class SweepRun:
 
     def _session(self) -> SweepSession:
         failures, job = self.space.limits.max_failures, {"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None}
-        return SweepSession(self.space, self.folder, roots_of(self.space), self.address, job=job, max_failures=failures, share=self.share)
+        return SweepSession(
+            self.space,
+            self.folder,
+            roots_of(self.space),
+            self.address,
+            job=job,
+            max_failures=failures,
+            share=self.share,
+            fingerprint=self._fingerprint,
+        )
+
+    @property
+    def _fingerprint(self) -> str | None:
+        """Fingerprint of the data when the sweep started; None if the sweep is new."""
+        return self._search_loop.store.data if self._search_loop is not None else None
 
     def _search(self, session: SweepSession, trackers: TrackerHub) -> Conclusion:
         """Search the space and export the best trial."""
@@ -266,7 +280,7 @@ class SweepRun:
         resumed = self._search_loop is not None
         if self.space.data.given:
             self._publish_stage("reading the data")
-        info = session.load_data(self._search_loop.store.data if self._search_loop is not None else None)
+        info = session.load_data(self._fingerprint)
         search = self._search_loop = self._search_loop or _open_search(self.folder, self.space)
         search.store.record_data(info.fingerprint)
         now, git = time.time(), provenance.git(self.space.data.base)

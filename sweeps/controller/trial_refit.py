@@ -68,12 +68,13 @@ def refitted(
     address = origin.get("address")
     prepare_ray(address)
     space = dataclasses.replace(space, shapes=(trial.shape,))
+    fingerprint: str | None = study_store.study.user_attrs.get("data")
     with (
         reserve("sweeps export --refit", folder, address, wanted.cpus, wanted.gpus, origin) as share,
         scratch_folder(folder) as scratch,
-        SweepSession(space, scratch, roots, address, job=job, train_and_valid=True, share=share) as session,
+        SweepSession(space, scratch, roots, address, job=job, train_and_valid=True, share=share, fingerprint=fingerprint) as session,
     ):
-        _, end = train_once(session, trial, study_store.study.user_attrs.get("data"))
+        _, end = train_once(session, trial, fingerprint)
         checkpoint = last_checkpoint(trial.id, end, steps)
         rows = PreparedStore(scratch).load_info(trial.data).rows
         yield Refitted(scratch, Path(checkpoint.path), steps, rows["train"] + (0 if space.data.folds else rows["valid"]))

@@ -210,3 +210,15 @@ def parked_cpus(cpus: int, memory: float) -> int:
         memory: Memory of the machine in bytes.
     """
     return max(0, int(min(cpus, MOST_PARKED, memory // MEMORY_A_PARKED_CPU - cpus)))
+
+
+def stream_cpus(cpus: float) -> int:
+    """Return how many CPUs are reserved for Ray Data if the data is streamed: an eighth of all CPUs, and at least 1.
+
+    On a machine on which sweeps starts Ray, these CPUs are reported to Ray in addition to the real ones, so that trials can still use all
+    CPUs. On a running cluster, workers never hold these CPUs.
+
+    Args:
+        cpus: number of CPUs of the machine or of the cluster.
+    """
+    return max(1, int(cpus // 8))

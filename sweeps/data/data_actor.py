@@ -33,6 +33,8 @@ from sweeps.data.load import Splits, add_valid_to_train
 from sweeps.data.preflight import locate_problems
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform, runs_tasks
+from sweeps.data.streaming.prepare import describe_streams, prepare_streams
+from sweeps.data.streaming.splits import StreamSplits, StreamVariants
 from sweeps.data.tables import arrays_to_tensors, split_equally
 from sweeps.data.variants import DataVariants, variant_name
 from sweeps.data.weights import COLUMN, row_weights
@@ -40,6 +42,7 @@ from sweeps.data.weights import COLUMN, row_weights
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sweeps.data.streaming.settings import StreamSettings
     from sweeps.space import DataSpec, Space, Step
 
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must reproduce these predictions.
@@ -74,6 +77,7 @@ class _DataActor:
         train_on_valid: True to add the rows of valid to train. These rows also stay in valid, so metrics on valid are then meaningless.
         modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
         once: True if all trials have the same data and the same chain. Large tables of raw rows are then dropped after the chain is fitted.
+        stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class _DataActor:
         train_on_valid: bool = False,
         modules: Sequence[str] = (),
         once: bool = False,
+        stream: StreamSettings | None = None,
     ):
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
         self.store, self.workers = PreparedStore(Path(folder)), workers
@@ -95,8 +100,12 @@ class _DataActor:
         context.enable_progress_bars = False
         if cpus is not None:
             context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
+        if stream is not None:
+            stream.apply()
+        self.roots = roots
         self.is_new = True  # whether this process does not have the raw rows, because it has not read or has dropped them
-        self.variants: DataVariants | None = None  # None while the process has no raw rows, and if the space names no data
+        # None while the process has no raw rows, and if the space names no data
+        self.variants: DataVariants | StreamVariants | None = None
         self.answers: dict[str, dict[str, Any]] = {}  # results of `prepare`, by its arguments
         self.prepared: dict[str, dict[str, Any]] = {}
         self.stored_variants: set[str] = set()  # names of the variants whose information is stored
@@ -120,11 +129,16 @@ class _DataActor:
         Raises:
             InputError: see `DataVariants`. Also raised if the fingerprint of the data is not `before`; in this case, nothing is written.
         """
-        self.variants = DataVariants(spec, variants or (spec,), seed, tuned)
+        variants = variants or (spec,)
+        streamed = spec.ingest == "stream"
+        self.variants = StreamVariants(spec, variants, seed) if streamed else DataVariants(spec, variants, seed, tuned)
         now = self.variants.fingerprint
         if before is not None and now != before:
             text = f"the data has changed since the sweep began: its fingerprint was {before[:12]} and is now {now[:12]}"
             raise InputError(Problem("data.train", text))
+        if isinstance(self.variants, StreamVariants):
+            self.is_new = False
+            return self._save_stream_info(self.variants.splits({}), now)
         for i, splits in enumerate(self.variants.sources.values()):
             if splits.test is not None:
                 self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
@@ -164,9 +178,15 @@ class _DataActor:
         self.store.save_info(info, check, data)
         return info
 
+    def _save_stream_info(self, splits: StreamSplits, fingerprint: str, data: Mapping[str, Any] | None = None) -> DatasetInfo:
+        """Write the information about a data variant that is streamed, and return it."""
+        info, check = describe_streams(splits, fingerprint, CHECK_ROWS)
+        self.store.save_info(info, check, data)
+        return info
+
     def runs_tasks(self, steps: tuple[Step, ...]) -> bool:
         """Return whether `prepare` runs Ray tasks for a chain, to fit the chain or to read the data again."""
-        return self.is_new or runs_tasks(steps)
+        return self.is_new or isinstance(self.variants, StreamVariants) or runs_tasks(steps)
 
     def prepare(
         self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None, reload: LoadArguments | None = None
@@ -184,7 +204,8 @@ class _DataActor:
             workers to references of Ray Datasets: for `train`, one reference for each rank; for `valid`, a single reference that all ranks
             share. `check`: reference of the first prepared rows of valid (at most `CHECK_ROWS`), without the label. If the space names no
             data, there are no references, and `check` is None. `weight`: name of the column of train with the weights of the rows; None
-            if there are no weights. `folds`: for a cross-validation, such a dict for each fold; the other entries then
+            if there are no weights. `stream`: True if the references are to lazy Ray Datasets, one for train and one for valid; otherwise
+            absent. `folds`: for a cross-validation, such a dict for each fold; the other entries then
             describe the first fold, and `bytes` is the size of all folds.
 
         Raises:
@@ -219,13 +240,20 @@ class _DataActor:
         if key not in self.prepared:
             self.prepared[key] = self._prepare(key, steps, data)
         if data and variant_name(data) not in self.stored_variants:
-            splits = self.variants.splits(data)
-            self._save_info(splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data)
+            if isinstance(self.variants, StreamVariants):
+                self._save_stream_info(self.variants.splits(data), self.variants.fingerprint_of(data), data)
+            else:
+                splits = self.variants.splits(data)
+                self._save_info(splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data)
             self.stored_variants.add(variant_name(data))
         return self.prepared[key]
 
     def _prepare(self, key: str, steps: tuple[Step, ...], data: Mapping[str, Any]) -> dict[str, Any]:
         assert self.variants is not None
+        if isinstance(self.variants, StreamVariants):
+            streams = self.variants.splits(data, self.train_on_valid)
+            ready = prepare_streams(key, steps, streams, self.store, self.roots, CHECK_ROWS, self.numeric_only)
+            return ready | {"shards": dict.fromkeys(self.workers, ready["shards"]), "stream": True}
         if self.train_on_valid:
             return self._fit(key, steps, add_valid_to_train(self.variants.splits(data)))
         if not (splits := self.variants.splits(data)).folds:

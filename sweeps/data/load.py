@@ -82,7 +82,7 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
             extra = (f"without a label: {missing}",)
             notes = _unlabeled_notes(missing)
         task, classes = infer_task(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
-        parts = {key: _encode_label(part, spec.label, classes) for key, part in parts.items()}
+        parts = {key: encode_label(part, spec.label, classes) for key, part in parts.items()}
     if problems := check_weights(spec, parts) + check_class_weight(spec, task):
         raise InputError(problems)
     parts = _split_train(spec, parts, classes is not None, seed)
@@ -192,7 +192,8 @@ def subsample(train: pa.Table, label: str | None, classes: tuple[Any, ...] | Non
     return train.take(pa.array(np.flatnonzero(~left_out)))
 
 
-def _encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None) -> pa.Table:
+def encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None) -> pa.Table:
+    """Return a table whose label has int64 codes of `classes`; float64 values if `classes` is None."""
     column = table.column(label)
     if classes is None:
         encoded = column.cast(pa.int8()).cast(pa.float64()) if pa.types.is_boolean(column.type) else column.cast(pa.float64())

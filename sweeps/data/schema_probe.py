@@ -201,6 +201,18 @@ def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
     return total
 
 
+def uncompressed_bytes(system: Any, path: str) -> int:
+    """Return the size of all columns of a Parquet file, or of the text of a CSV file, in bytes. For a gzip file, this is an estimate."""
+    kind = data_suffix(path) or ""
+    if kind in (".parquet", ".pq"):
+        import pyarrow.parquet as pq
+
+        with system.open_input_file(path) as opened:
+            meta = pq.read_metadata(opened)
+        return sum(meta.row_group(number).total_byte_size for number in range(meta.num_row_groups))
+    return int(system.get_file_info(path).size) * (_GZIP_RATIO if kind.endswith(".gz") else 1)
+
+
 # Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed size.
 _GZIP_RATIO = 5
 

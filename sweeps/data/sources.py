@@ -43,7 +43,7 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
     """
     if source.startswith("sklearn:"):
         table = _read_sklearn(source.removeprefix("sklearn:"), place)
-    elif "://" not in source and references.is_reference(source):
+    elif is_loader(source):
         table = _call_loader(source, base, place, args or {})
     else:
         table = _read_files(find_files(source, base, place))
@@ -80,8 +80,23 @@ def importable(*folders: Path) -> Iterator[None]:
                 sys.path.remove(folder)
 
 
+def is_loader(source: str) -> bool:
+    """Return whether a source is a user's function, `module:function`."""
+    return "://" not in source and not source.startswith("sklearn:") and references.is_reference(source)
+
+
 def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
     """Call a loader, and convert its result to an Arrow table. The result may be a Ray Dataset, or what `to_arrow` converts."""
+    table: pa.Table = call_loader(ref, base, place, args, lambda dataset: _to_arrow(lambda: dataset))
+    return table
+
+
+def call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any], of_dataset: Callable[[Any], Any]) -> Any:
+    """Call a loader. Return the result of `of_dataset` if the loader returns a Ray Dataset; otherwise an Arrow table.
+
+    Raises:
+        InputError: see `read_source`.
+    """
     with importable(base.absolute(), Path.cwd()), relative_to(base.absolute()):
         try:
             function = references.resolve(ref)
@@ -92,7 +107,7 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
         try:
             result = function(**args)
             if hasattr(result, "to_arrow_refs"):
-                return _to_arrow(lambda: result)
+                return of_dataset(result)
             if (table := to_arrow(result)) is not None:
                 return table
         except InputError:  # a user's function may raise this error on purpose
@@ -131,9 +146,9 @@ def _read_files(files: SourceFiles) -> pa.Table:
     try:
         blocks = None if text else _read_parquet(files, first)
         if blocks is None:
-            blocks = _to_arrow(lambda: _ray_dataset(files, first, text))
+            blocks = _to_arrow(lambda: ray_dataset(files, first, text))
     except Exception as e:
-        raise_problem(files.place, f"`{files.source}` cannot be read: {_csv_error(files, first, e) if text else first_line(e)}", e)
+        raise_problem(files.place, f"`{files.source}` cannot be read: {csv_error(files, first, e) if text else first_line(e)}", e)
     return infer_types(blocks.rename_columns(pandas_names(blocks.column_names))) if text else blocks
 
 
@@ -164,7 +179,14 @@ def _read_parquet(files: SourceFiles, names: list[str]) -> pa.Table | None:
         return pa.concat_tables([file.read().select(wanted).replace_schema_metadata(None) for file in opened])
 
 
-def _ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
+def ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
+    """Return a lazy Ray Dataset of files.
+
+    Args:
+        files: the files.
+        names: names of all columns.
+        text: True for CSV files. All their columns are read as text.
+    """
     import ray.data
     from ray.data.datasource import Partitioning, PartitionStyle
 
@@ -175,7 +197,7 @@ def _ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
     return ray.data.read_parquet(list(files.paths), **given)
 
 
-def _csv_error(files: SourceFiles, names: list[str], error: BaseException) -> str:
+def csv_error(files: SourceFiles, names: list[str], error: BaseException) -> str:
     """Return the reason why CSV files cannot be read. The function reads the files again, because Ray's error does not give the reason."""
     from pyarrow import csv
 

@@ -90,10 +90,10 @@ def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
         float(first)
     except ValueError:
         if pc.all(pc.is_in(column.drop_null(), value_set=_BOOLEAN_WORDS.cast(column.type))).as_py():
-            return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pc.is_in(column, value_set=_TRUE_WORDS.cast(column.type)))
+            return parse_text(column, pa.bool_())
         return column
     # Arrow reads 0x1F as a number, but not `+5` or ` 5`. Pandas does the opposite.
-    plain = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
+    plain = _plain_numbers(column)
     if pc.any(pc.match_substring(plain, "x", ignore_case=True)).as_py():
         return column
     for kind in (pa.int64(), pa.float64()):
@@ -102,6 +102,21 @@ def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
         except pa.ArrowInvalid:
             continue
     return column
+
+
+def _plain_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
+
+
+def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Convert a column of CSV text to int64, float64 or bool, as pandas would.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value does not fit the type.
+    """
+    if pa.types.is_boolean(kind):
+        return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pc.is_in(column, value_set=_TRUE_WORDS.cast(column.type)))
+    return _plain_numbers(column).cast(kind)
 
 
 def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeps.core.resources import EPSILON, Shape, fits_into, subtract
+from sweeps.core.resources import EPSILON, Shape, fits_into, stream_cpus, subtract
 
 Resources = Mapping[str, float]
 
@@ -139,6 +139,18 @@ class Cluster:
     grants: Sequence[tuple[str, Resources]] = ()
     parked: int | None = None
     limit: Resources | None = None
+
+
+def without_reserve(limit: Resources | None, cpus: float) -> dict[str, float]:
+    """Return the limit of a sweep that leaves CPUs to Ray Data; see `stream_cpus`.
+
+    Args:
+        limit: Largest amounts that the sweep may hold; None for no limit.
+        cpus: Number of CPUs of the cluster.
+    """
+    given = dict(limit or {})
+    most = min(cpus, given.get("CPU", cpus))
+    return given | {"CPU": max(0.0, most - stream_cpus(most))}
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:

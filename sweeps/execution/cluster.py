@@ -28,7 +28,7 @@ from sweeps.core.command_hints import DEFAULT_ROOT, resume_command
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.host_resources import GPU_IDS
 from sweeps.core.machine_share import EVERYTHING, Share
-from sweeps.core.resources import parked_cpus
+from sweeps.core.resources import parked_cpus, stream_cpus
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.execution import ray_version
 from sweeps.space import Space
@@ -74,6 +74,7 @@ class RayConnection:
         total: Resources of all nodes together, without the additional CPUs.
         parked: Number of additional CPUs for idle workers.
         limit: Amount of each limited resource that the sweep may hold, if Ray was not started for the sweep. None if there is no limit.
+        stream_cpus: Number of CPUs that only the tasks of Ray Data use, if the data is streamed; else 0. `total` does not include them.
     """
 
     ours: bool
@@ -82,6 +83,7 @@ class RayConnection:
     total: dict[str, float]
     parked: int = 0
     limit: dict[str, float] | None = None
+    stream_cpus: int = 0
 
     @property
     def cpus(self) -> float | None:
@@ -113,6 +115,7 @@ def ray_connection(
     """
     import ray
 
+    streams = space.data.ingest == "stream"
     ray_version.warn_once(ray.__version__)
     if ray.is_initialized():
         if space.runtime_env.for_ray():
@@ -121,9 +124,9 @@ def ray_connection(
                 "pass `runtime_env` to `ray.init`, or call `ray.shutdown()` first"
             )
             raise InputError(Problem(space.place("runtime_env"), f"runtime_env: {text}"))
-        yield _describe_connection(False, roots, limit=share.limit)
+        yield _describe_connection(False, roots, streams, limit=share.limit)
         return
-    parked = 0
+    parked = added = 0
     with tempfile.TemporaryDirectory(prefix="sweeps-code-") as stage:
         if address:
             check_reachable(address)
@@ -133,12 +136,13 @@ def ray_connection(
             there = int(host_resources.detect()["CPU"])
             cpus = share.cpus or there
             parked = parked_cpus(cpus, host_resources.memory() * cpus / there)
+            added = stream_cpus(cpus) if streams else 0
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
             os.environ.setdefault(MONITOR, "0")
             os.environ.setdefault("RAY_enable_metrics_collection", "0")  # Nothing collects them.
             with _only_gpus(share.gpu_ids):
-                start(folder, cpus + SPARE_CPUS + parked, space.runtime_env.for_ray())
+                start(folder, cpus + SPARE_CPUS + parked + added, space.runtime_env.for_ray())
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     watch = _Watch(folder, node) if node is not None else None
@@ -146,7 +150,7 @@ def ray_connection(
         await_runtime_env(space)
         if address:
             check_storage(folder)
-        yield _describe_connection(address is None, () if address else roots, parked, share.limit if address else None)
+        yield _describe_connection(address is None, () if address else roots, streams, parked, added, share.limit if address else None)
     except BaseException:
         session = None  # Keep the folder of the Ray session: its logs may show the cause.
         raise
@@ -368,16 +372,21 @@ def _is_running(process: psutil.Process) -> bool:
         return False
 
 
-def _describe_connection(ours: bool, roots: Iterable[Path], parked: int = 0, limit: dict[str, float] | None = None) -> RayConnection:
+def _describe_connection(
+    ours: bool, roots: Iterable[Path], streams: bool, parked: int = 0, added: int = 0, limit: dict[str, float] | None = None
+) -> RayConnection:
     import ray
 
     nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
     total = {k: v for k, v in ray.cluster_resources().items() if not k.startswith("node:")}
     if ours:
-        total["CPU"] -= SPARE_CPUS + parked
-        nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS - parked} for node in nodes)
+        total["CPU"] -= SPARE_CPUS + parked + added
+        nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS - parked - added} for node in nodes)
     total |= {name: min(amount, total.get(name, 0.0)) for name, amount in (limit or {}).items()}
-    return RayConnection(ours, tuple(map(str, roots)), nodes, total, parked, limit)
+    reserved = stream_cpus(total.get("CPU", 0.0)) if streams and not ours else 0
+    if reserved:
+        total["CPU"] = max(0.0, total.get("CPU", 0.0) - reserved)
+    return RayConnection(ours, tuple(map(str, roots)), nodes, total, parked, limit, added or reserved)
 
 
 def check_reachable(address: str) -> None:

@@ -6,6 +6,7 @@ Each chain is fitted only once for the same data. A fit waits for a CPU in the s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Exceptions that Ray raises in a loop that reads data whose owner process was lost.
-DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")
+DATA_LOST = (
+    *("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError"),
+    "class_name: SplitCoordinator",  # in an ActorDiedError
+)
 # The trials that need a chain fail if the data actor's process dies this often in a row while it prepares the chain.
 MOST_DEATHS = 3
 
@@ -70,7 +74,7 @@ class DataRequests:
     async def fit_before_trials(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
         """Fit preprocessing chains before the first trial. For the arguments, see `_Pool.prefit`."""
         await self._known.wait()
-        if warm and not any([await self._runs_tasks(chain) for _, chain in fits]):
+        if warm and (self._streams or not any([await self._runs_tasks(chain) for _, chain in fits])):
             self.workers.warm(warm)
         for future in [self.request(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
@@ -119,7 +123,7 @@ class DataRequests:
         deaths = 0
         while True:
             tasks, pid = await self._runs_tasks(chain), await self.data_actor.pid.options(max_task_retries=-1).remote()
-            async with self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks):
+            async with self._cpu(tasks):
                 if tasks != await self._runs_tasks(chain):  # Ray has restarted the process while the request waited.
                     continue
                 kills = exit_causes.kills_for_memory()
@@ -132,6 +136,17 @@ class DataRequests:
                     log.warning("%s; a new process prepares the data", why)
                     if deaths == MOST_DEATHS:
                         raise SweepsError(f"{why}; this happened {deaths} times in a row while it prepared the data of this trial") from e
+
+    @property
+    def _streams(self) -> bool:
+        """True if the data is streamed. Ray Data's tasks then have CPUs of their own."""
+        return self.workers.job.stream is not None
+
+    def _cpu(self, tasks: bool) -> contextlib.AbstractAsyncContextManager[None]:
+        """Return a context in which a fit may run: it holds a CPU, unless Ray Data's tasks have CPUs of their own."""
+        if self._streams:
+            return contextlib.nullcontext()
+        return self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks)
 
     async def _runs_tasks(self, chain: tuple) -> bool:
         """Return whether a fit of this chain runs Ray tasks. If the data actor's process has died, wait until Ray has restarted it."""

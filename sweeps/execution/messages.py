@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.core.trial import LOST, Checkpoint, GangSizePeriod, Report, State, Trial
+from sweeps.data.streaming.settings import StreamSettings
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Job:
             cross-validation.
         references: References to the user's code in `options`. Their modules are imported with the loop.
         environment: Environment variables that a worker sets before it imports the loop.
+        stream: Settings of Ray Data if the data is streamed (`data.ingest: stream`). None if the data is in memory.
     """
 
     sweep: str
@@ -69,6 +71,7 @@ class Job:
     references: tuple[str, ...] = ()
     folds: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
+    stream: StreamSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,8 @@ class Data:
         whole: Whether `train` is a single dataset with all rows, from which each rank takes its part.
         folds: Data of each fold of a cross-validation. () without a cross-validation.
         weight: The column of `train` with the weights of the rows. None if the rows have no weights.
+        stream: Whether the datasets are lazy. Each dataset then has a single reference, and the ranks read `train` through a split
+            coordinator.
     """
 
     shards: dict[str, tuple[Any, ...]]
@@ -145,6 +150,7 @@ class Data:
     whole: bool = False
     folds: tuple[Data, ...] = ()
     weight: str | None = None
+    stream: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,6 +219,11 @@ class Assignment:
     seconds: float = 0.0
     asks: bool = False
     checkpoint_at: frozenset[int] = frozenset()
+
+
+def attempt_name(trial: str, attempt: int) -> str:
+    """Return the name of an attempt at a trial, under which its split coordinator is known."""
+    return f"{trial}/{attempt}"
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class _Pool:
         max_failures: Largest number of failed attempts with which a trial is still retried (`limits.max_failures`).
         parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs; see `allocation.Cluster`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
+        reserves: Whether workers leave CPUs to Ray Data; see `WorkerPool`.
     """
 
     def __init__(
@@ -63,10 +64,11 @@ class _Pool:
         max_failures: int,
         parked: int | None = None,
         limit: dict[str, float] | None = None,
+        reserves: bool = False,
     ):
         self.job = job
         self.spawn = Background()
-        self.workers = WorkerPool(job, resources, parked, self.spawn, limit)
+        self.workers = WorkerPool(job, resources, parked, self.spawn, limit, reserves)
         self.data_requests = DataRequests(self.workers, self.spawn)
         self.trials: dict[str, RunningTrial] = {}
         self.stopping: State | None = None

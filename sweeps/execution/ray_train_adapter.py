@@ -263,6 +263,20 @@ class Shard(DataIteratorImpl):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
+class Stream(DataIteratorImpl):
+    """Dataset shard that `get_dataset_shard` returns if the data is streamed. Each iteration reads the rows anew."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
+            raise AttributeError(f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or transform its batches")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def coordinator_of(part: Any) -> Any:
+    """Return the handle of the actor that feeds one of the iterators of `Dataset.streaming_split`."""
+    return part._coord_actor
+
+
 class LazyData(RuntimeError, AttributeError):
     """Raised when a loop transforms a Ray Dataset.
 

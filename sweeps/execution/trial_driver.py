@@ -25,7 +25,7 @@ from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import DataRequests, is_data_loss
 from sweeps.execution.elastic import ElasticGangs
-from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage
+from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage, attempt_name
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_logs import append_line, log_of
@@ -241,6 +241,8 @@ class TrialDriver:
         for worker, rank in zip(gang.workers, ranks, strict=True):
             if not rank.done():  # The rank hangs, or waits for a peer that has raised an exception.
                 self.workers.lose(worker, WorkerLost("killed"))
+        if prepared.get("stream") and size > 1:
+            gang.workers[0].send("close_stream", attempt_name(running.trial.id, attempt))
         return self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
 
     async def _end_peers(self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
@@ -394,7 +396,8 @@ def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
         whole: See `Data.whole`.
     """
     folds = tuple(data_of(fold, workers, whole) for fold in prepared.get("folds", ()))
-    return Data(prepared["shards"][workers], prepared["check"], whole, folds, prepared["weight"])
+    stream = prepared.get("stream", False)
+    return Data(prepared["shards"][workers], prepared["check"], whole and not stream, folds, prepared["weight"], stream)
 
 
 def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:

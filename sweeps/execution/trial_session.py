@@ -70,6 +70,7 @@ class DatasetCache:
         kept: Objects that loops keep with `Current.cached`, by name.
         folds: The data of each fold of a cross-validation; () without a cross-validation.
         weight: The column of `train` with the weights of the rows; None if the rows have no weights.
+        is_stream: Whether the datasets are lazy; see `Data.stream`.
     """
 
     def __init__(self, data: Data):
@@ -80,13 +81,14 @@ class DatasetCache:
         self.kept: dict[str, Any] = {}
         self.folds = tuple(map(DatasetCache, data.folds))
         self.weight = data.weight
+        self.is_stream = data.stream
 
-    def shard(self, name: str, ranks: Ranks) -> Any:
-        """Return the part of a dataset that belongs to a rank.
+    def dataset(self, name: str) -> Any:
+        """Return a lazy Ray Dataset with all rows of a split, if the data is streamed."""
+        return ray.get(self.shards[name][0])
 
-        Args:
-            name: Name of the dataset, or an alias of "valid", such as "val" (see `ALIASES`).
-            ranks: Place of this process in its gang.
+    def name_of(self, name: str) -> str:
+        """Return the name of a dataset. If there is no such dataset, but the name is an alias of "valid", return "valid".
 
         Raises:
             KeyError: The space has no dataset of this name, or the dataset is the test split.
@@ -98,6 +100,21 @@ class DatasetCache:
             raise KeyError("the search never sees the split `test`; evaluate on `valid`. After the sweep, the winner is scored on `test`")
         if name not in self.shards:
             raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(self.shards)}")
+        return name
+
+    def shard(self, name: str, ranks: Ranks) -> Any:
+        """Return the part of a dataset that belongs to a rank.
+
+        Args:
+            name: Name of the dataset; see `name_of`.
+            ranks: Place of this process in its gang.
+
+        Raises:
+            KeyError: See `name_of`.
+        """
+        name = self.name_of(name)
+        if self.is_stream:
+            return ray_train_adapter.Stream(self.dataset(name))
         if name not in self.opened:
             dataset = ray.get(self.shards[name][ranks.rank % len(self.shards[name])])
             if self.whole and name == "train":
@@ -124,6 +141,7 @@ class TrialSession:
         cache: The worker's cache of the trial's data.
         stopped: Whether `report` has raised `Stopped`.
         reports: Number of reports in this attempt.
+        train_stream: This rank's part of `train`, if the data is streamed to a gang of several workers; else None.
     """
 
     def __init__(
@@ -142,6 +160,7 @@ class TrialSession:
         self.stopped = False
         self.reports = 0
         self.cache, self._leaked = cache, leaked
+        self.train_stream: Any = None
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
         self._wanted: int | None = None  # The pool waits for the report of this step, so this report is sent at once.
@@ -329,6 +348,8 @@ class TrialSession:
 
     def shard(self, name: str) -> Any:
         """Return this rank's part of a dataset; see `DatasetCache.shard`."""
+        if self.train_stream is not None and self.cache.name_of(name) == "train":
+            return self.train_stream
         return self.cache.shard(name, self.ranks)
 
     @property

@@ -65,6 +65,7 @@ class WorkerPool:
             `allocation.Cluster`.
         spawn: Function that runs a coroutine in the background; see `Background`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
+        reserves: Whether workers leave CPUs to Ray Data, on a running cluster; see `stream_cpus`.
 
     Attributes:
         workers: The workers that have not ended, by id.
@@ -80,7 +81,9 @@ class WorkerPool:
         parked: int | None,
         spawn: Background,
         limit: Mapping[str, float] | None = None,
+        reserves: bool = False,
     ):
+        self._reserves = reserves
         self.job, self._fixed, self._parked, self.spawn, self._limit = job, resources, parked, spawn, limit
         self.workers: dict[str, Worker] = {}
         self.nodes: dict[str, Mapping[str, float]] = {}
@@ -269,7 +272,14 @@ class WorkerPool:
     def total(self) -> dict[str, float]:
         """Amounts of all resources of the cluster, but at most the amounts that the sweep may hold."""
         there = _sum([dict(node) for node in self.nodes.values()])
-        return there | {name: min(amount, there.get(name, 0.0)) for name, amount in (self._limit or {}).items()}
+        return there | {name: min(amount, there.get(name, 0.0)) for name, amount in (self._limit_now() or {}).items()}
+
+    def _limit_now(self) -> Mapping[str, float] | None:
+        """Return the amounts that workers and fits may hold together, without the CPUs that they leave to Ray Data. None for no limit."""
+        if not self._reserves:
+            return self._limit
+        cpus = sum(node.get("CPU", 0.0) for node in self.nodes.values())
+        return allocation.without_reserve(self._limit, cpus)
 
     # ---- the queue
 
@@ -294,7 +304,7 @@ class WorkerPool:
             self._grants.pop(granted, None)
 
     def _cluster(self) -> Cluster:
-        return Cluster(self.nodes, [w.state() for w in self.workers.values()], list(self._grants.values()), self._parked, self._limit)
+        return Cluster(self.nodes, [w.state() for w in self.workers.values()], list(self._grants.values()), self._parked, self._limit_now())
 
     def serve(self) -> None:
         """Serve the queue: carry out the actions of `allocation.decide` until the action is to wait."""

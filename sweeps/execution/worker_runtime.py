@@ -31,6 +31,7 @@ from sweeps.core.trial import Current
 from sweeps.execution import backends, child_processes, isolation, loop_mlflow, ray_train_adapter, trial_logs
 from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
 from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
+from sweeps.execution.streams import TrainStreams
 from sweeps.execution.training_loop import run_loop
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
@@ -58,6 +59,7 @@ class WorkerRuntime:
         self._membership: backends.Membership | None = None
         self._group: tuple[Any, Any, Any] | None = None  # Backend, worker group and configuration; set on rank 0 only.
         self._caches: dict[str, DatasetCache] = {}
+        self._streams = TrainStreams()
         self._leaked: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._trials = 0
         self._first_use: isolation.ProcessUse | None = None
@@ -69,7 +71,10 @@ class WorkerRuntime:
                 sys.path.insert(0, root)
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # Ray Data would log each read shard to the trial's log.
         ray.data.DataContext.get_current().enable_progress_bars = False
-        ray_train_adapter.read_data_in_place()
+        if self.job.stream is None:
+            ray_train_adapter.read_data_in_place()
+        else:
+            self.job.stream.apply()
         ray_train_adapter.refuse_shutdown()
         exit_causes.log_os_exit()
         loop_mlflow.watch()
@@ -181,6 +186,7 @@ class WorkerRuntime:
             isolation.settle()
         self._log = trial_logs.log_of(assignment.folder, ranks.rank)
         try:
+            self._streams.open(session)
             with trial_logs.into(self._log, title) as say:
                 ended, reset = self._run_isolated(session, assignment, is_first)
                 say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
@@ -263,6 +269,10 @@ class WorkerRuntime:
         """
         if (session := self.session) is not None and session.assignment.trial.id == trial:
             session.hurry(step)
+
+    def close_stream(self, attempt: str) -> None:
+        """End the split coordinator that this worker has started for an attempt; see `TrainStreams.close`."""
+        self._streams.close(attempt)
 
     # ---- the second thread
 

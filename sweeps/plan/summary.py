@@ -8,6 +8,8 @@ from typing import Any
 
 from sweeps.core.errors import InputError
 from sweeps.core.resources import BYTES, auto_concurrency, count_fitting_trials, parked_cpus
+from sweeps.data.ingest import Ingest
+from sweeps.data.ingest import choose as choose_ingest
 from sweeps.plan import cells as visited
 from sweeps.plan.cells import ShapeCount
 from sweeps.plan.chains import FitCount, count_fits, count_variants
@@ -42,6 +44,7 @@ class Plan:
         fits: Number of preprocessing chains to fit. A chain that is used with several `data` sections is counted once for each of them.
         steps: Number of steps that all trials take under the scheduler; None if the scheduler has no `max_t`.
         disk: Disk space that the checkpoints need.
+        ingest: How the data is read; None if the space names no data.
     """
 
     space: Space
@@ -58,6 +61,7 @@ class Plan:
     fits: FitCount
     steps: StepCount | None
     disk: DiskUse
+    ingest: Ingest | None
 
     @property
     def trials(self) -> int:
@@ -92,6 +96,7 @@ class Plan:
             "max_concurrent_trials": self.concurrency,
             "workers": self.workers,
             "variants": self.variants,
+            "ingest": asdict(self.ingest) if self.ingest else None,
             "fits": {"least": self.fits.least, "most": self.fits.most},
             "steps": asdict(self.steps) if self.steps else None,
             "disk": {**asdict(self.disk), "total": self.disk.total},
@@ -153,4 +158,5 @@ def plan(space: Space, resources: Mapping[str, float], free: int | None = None, 
         fits=count_fits(space, counts),
         steps=count_steps(scheduler, trials, min(concurrency, fitting), space.search.seed, repeats),
         disk=estimate_disk(space, free),
+        ingest=choose_ingest(space) if space.data.given else None,
     )

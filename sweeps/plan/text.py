@@ -191,12 +191,15 @@ def _workers(plan: Plan) -> str:
 
 
 def _data(plan: Plan) -> list[str]:
-    """Describe how many different `data` sections the trials have. Return [] if all trials have the same one."""
+    """Describe how the data is read, and how many different `data` sections the trials have. Return [] if the space names no data."""
+    if plan.ingest is None:
+        return []
+    held = f"{'streamed' if plan.ingest.mode == 'stream' else 'in memory'}: {plan.ingest.reason}"
     if plan.variants is None:
-        return ["one variant for each trial, because data.rows is continuous"]
+        return ["one variant for each trial, because data.rows is continuous", held]
     sources = len({spec.source for spec in plan.space.variants})
-    read = f" of {sources} sources, all of them in memory" if sources > 1 else ""
-    return [] if plan.variants == 1 else [f"{plan.variants} variants{read}"]
+    read = f" of {sources} sources" if sources > 1 else ""
+    return [held] if plan.variants == 1 else [f"{plan.variants} variants{read}", held]
 
 
 def _fits(plan: Plan) -> str:

@@ -91,6 +91,7 @@ class DataSection:
             self.folder,
             drop_missing_label=keys.drop_missing_label,
             weight_columns=weight_columns,
+            ingest=keys.ingest,
         )
         values = {key: template for key, template in templates.items() if key not in tuned}
         if "train" in tuned and whole(tuned["train"]):

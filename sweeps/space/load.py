@@ -17,6 +17,7 @@ from sweeps.space.command_checks import check_commands
 from sweeps.space.data_section import DataSection, whole
 from sweeps.space.dimension_parser import INVALID
 from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
+from sweeps.space.ingest import stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node, places
@@ -241,6 +242,7 @@ class _Loader:
         search, dims = self.search, self.parser.dimensions
         scheduler, limits, reason = search.scheduler, search.limits, ""
         self._check_folds(data, scheduler)
+        self._check_ingest(data, sections)
         if scheduler and perturbs(scheduler) and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims):
             self.file.wrong(
                 "scheduler.name", f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has no sampled dimension"
@@ -269,6 +271,13 @@ class _Loader:
         elif scheduler.max_t is not None and scheduler.max_t > folds:
             text = f"must be at most {folds}, because each step of a trial is one of the {folds} folds of data.valid, got {scheduler.max_t}"
             self.file.wrong("scheduler.max_t", text)
+
+    def _check_ingest(self, data: DataSpec | None, sections: dict[str, Template]) -> None:
+        """Add a problem for each key that does not fit `data.ingest: stream`."""
+        if data is None or self.trainer is None or data.ingest != "stream":
+            return
+        for key, text in stream_obstacles(data, sections, self.trainer, self.trainers.definition):
+            self.file.wrong(key, f"{text}; this file has `data.ingest: stream`")
 
     def _choice(self, sections: dict[str, Template], max_trials: int) -> Choice:
         """Choose the algorithm for `search.algorithm: auto`. A sweep that has already started keeps its algorithm."""

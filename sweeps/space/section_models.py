@@ -132,6 +132,7 @@ class DataSpec:
         weight: The column with the weight of each train row. None if all rows count equally.
         class_weight: "balanced" to multiply each weight by a number that gives all classes the same total weight. Otherwise None.
         weight_columns: The columns that `weight` can name: several if `weight` is tuned. They are not features.
+        ingest: "memory", "stream" or "auto". `sweeps.data.ingest` replaces "auto" before a sweep starts.
     """
 
     train: str
@@ -147,6 +148,7 @@ class DataSpec:
     weight: str | None = None
     class_weight: str | None = None
     weight_columns: tuple[str, ...] = ()
+    ingest: str = "auto"
 
     @property
     def given(self) -> bool:
@@ -431,6 +433,8 @@ class DataKeys:
         weight: A column with the weight of each row: a number of at least 0. The column is not a feature. Weights count in training only.
         class_weight: With `balanced`, all classes have the same total weight in training: the weight of a row is divided by the share of
             its class, and by the number of classes.
+        ingest: `memory` reads all rows once and holds them in memory. `stream` reads them anew in each epoch, block by block. By default
+            (`auto`), data of 4 GB and more is streamed if the space allows streaming; `sweeps plan` shows which one applies, and why.
     """
 
     train: Text
@@ -443,6 +447,7 @@ class DataKeys:
     drop_missing_label: StrictBool = False
     weight: Text | None = None
     class_weight: Literal["balanced"] | None = None
+    ingest: Literal["auto", "memory", "stream"] = "auto"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@
         "reads_numbers": True,              # True if every prepared column must be numeric
         "needs_label": True,                # True if the space file must have `data.label`
         "weights": True,                    # True if the loop uses the weights of rows, the column `Current.weight` of train
+        "streams": True,                    # True if the loop can read its data as a stream, see `data.ingest`
         "options": {"model": {"format": "reference", "description": "Your network."}},  # further keys of the section `trainer`
         "selected_by": "model",             # the option that selects this built-in trainer without its name
         "max_workers": 1,                   # the largest number of workers of a trial
@@ -79,6 +80,8 @@ class TrainerDefinition:
         needs_label: True if the space file must have `data.label`.
         weights: True if the loop uses the weights of `data.weight` and `data.class_weight`; see `Current.weight`. A loop in a module
             without a literal gets the weights, too.
+        streams: True if the loop can read its data as a stream (`data.ingest: stream`). Of the built-in trainers, the others need all rows
+            in memory. A user's own loop gets a stream in any case.
         options: JSON Schema of each option, which is a constant in the section `trainer`, by the option's name; see `parameter_schema`. An
             option without a default is required. The loop finds the values in `Current.options`.
         selected_by: Name of the option that selects this built-in trainer in a section `trainer` without `name`.
@@ -104,6 +107,7 @@ class TrainerDefinition:
     reads_numbers: bool = False
     needs_label: bool = False
     weights: bool = False
+    streams: bool = False
     options: Mapping[str, Fragment] = field(default_factory=dict)
     selected_by: str | None = None
     max_workers: int | None = None

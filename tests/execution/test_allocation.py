@@ -21,6 +21,7 @@ from sweeps.execution.allocation import (
     growth,
     queue_position,
     served,
+    without_reserve,
 )
 
 CPU = (("CPU", 1.0),)
@@ -377,3 +378,17 @@ def test_a_trial_that_does_not_fit_lacks_something(nodes, workers, cpu, gpu):
     waits = decide(Cluster(cluster, []), [wanted := request(0, workers, cpu, gpu)])
     too_large = isinstance(waits, Wait) and wanted in waits.too_large
     assert too_large is (missing_resources(wanted.shape, total, list(cluster.values())) is not None)
+
+
+@given(st.floats(0, 64), st.none() | st.floats(0, 64))
+def test_workers_leave_an_eighth_of_the_cpus_to_streams_and_at_least_one(cpus, limit):
+    left = without_reserve(None if limit is None else {"CPU": limit, "GPU": 2.0}, cpus)
+    most = cpus if limit is None else min(cpus, limit)
+    assert left["CPU"] == max(0.0, most - max(1, most // 8))
+    assert limit is None or left["GPU"] == 2.0
+
+
+def test_a_gang_that_would_need_the_cpus_of_streams_waits():
+    cluster = Cluster({"a": {"CPU": 2.0}}, (), limit=without_reserve(None, 2.0))
+    assert isinstance(decide(cluster, [request(0, 2)]), Wait)
+    assert isinstance(decide(cluster, [request(0, 1)]), Place)

@@ -6,8 +6,8 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ import pyarrow as pa
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.column_checks import label_encoder_error
-from sweeps.data.columns import PREPROCESSOR_KEY, input_column, is_categorical, is_number, select_columns
+from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, input_column, is_categorical, is_number, select_columns
 from sweeps.data.preprocessing import fitted_steps, portable_steps, ray_steps
 from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig, convert_inputs, one_line, restore_dtypes
 from sweeps.data.preprocessing.to_portable import to_portable
@@ -55,14 +55,17 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     return fit_transform(steps, train, label)[0]
 
 
-def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None, copy: bool = True) -> tuple[FittedChain, pd.DataFrame]:
+def fit_transform(
+    steps: Iterable[Step], train: pa.Table, label: str | None, copy: bool = True, stream: Stream | None = None
+) -> tuple[FittedChain, pd.DataFrame]:
     """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train.
 
     Args:
         steps: see `fit_chain`.
-        train: see `fit_chain`.
+        train: rows of the train split. If there is a stream, the first rows of the stream.
         label: see `fit_chain`.
         copy: False to let the returned columns share the memory of `train` where no step changes them.
+        stream: the rows of the train split as a stream, on which the steps are then fitted. None to fit the steps on `train`.
     """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
     inputs = tuple(input_column(f) for f in train.schema if f.name != label)
@@ -74,7 +77,7 @@ def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None, cop
         if step.name == "LabelEncoder":
             if (text := label_encoder_error(step, label)) is not None:
                 raise InputError(Problem(PREPROCESSOR_KEY, text))
-        elif (fitted_step := _fit_step(step, frame, label, target)) is not None:
+        elif (fitted_step := _fit_step(step, frame, label, target, stream and stream.after(inputs, fitted))) is not None:
             fitted_step = to_portable(fitted_step, frame)
             frame = _with_step_errors(step, functools.partial(_apply_checked, fitted_step, frame))
             fitted.append(fitted_step)
@@ -118,8 +121,28 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
     return whole
 
 
-def _fit_step(step: StepConfig, frame: pd.DataFrame, label: str | None, target: np.ndarray | None) -> fitted_steps.FittedStep | None:
-    """Fit a step on the frame that the previous steps returned. Return None if the step has no columns to process."""
+class Stream(Protocol):
+    """The rows of the train split, if they are streamed. Each call of a method of the result of `frames` is one pass over the rows."""
+
+    def after(self, inputs: Sequence[InputColumn], steps: Sequence[fitted_steps.FittedStep]) -> Stream:
+        """Return the stream of the rows after these steps. The raw rows have the columns `inputs`."""
+
+    def frames(self, function: Callable[[pd.DataFrame], pd.DataFrame]) -> Any:
+        """Return the frames that a function returns for parts of the rows, as a `StreamedFrames`."""
+
+
+def _fit_step(
+    step: StepConfig, frame: pd.DataFrame, label: str | None, target: np.ndarray | None, stream: Stream | None
+) -> fitted_steps.FittedStep | None:
+    """Fit a step on the rows that the previous steps returned. Return None if the step has no columns to process.
+
+    Args:
+        step: the step.
+        frame: the rows that the previous steps returned. If there is a stream, the first rows.
+        label: the label column.
+        target: the label of each row of `frame`.
+        stream: all rows that the previous steps returned. None if `frame` has all rows.
+    """
     if ":" in step.name:
         try:
             kind = references.resolve(step.name)
@@ -138,9 +161,9 @@ def _fit_step(step: StepConfig, frame: pd.DataFrame, label: str | None, target: 
             if texts and not (step.name == "Concatenator" and step.params.get("flatten")):
                 raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: column `{texts[0]}` holds no numbers"))
         inputs = _suitable_columns(step, frame, inputs)
-        return _with_step_errors(step, lambda: ray_steps.fit_ray(kind, short, frame, inputs, step.params)) if inputs else None
+        return _with_step_errors(step, lambda: ray_steps.fit_ray(kind, short, frame, inputs, step.params, stream)) if inputs else None
     if isinstance(kind, type) and hasattr(kind, "transform"):
-        return _with_step_errors(step, lambda: fitted_steps.fit_estimator(kind, frame, inputs, step.params, target))
+        return _with_step_errors(step, lambda: fitted_steps.fit_estimator(kind, frame, inputs, step.params, target, stream))
     if callable(kind) and not isinstance(kind, type):
         return fitted_steps.FunctionStep(kind, inputs, step.params)
     raise InputError(Problem(PREPROCESSOR_KEY, f"`{step.name}` is neither a function nor a class with `transform`"))

@@ -6,6 +6,7 @@ not depend on other rows.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -100,12 +101,24 @@ def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd
 
 
 def fit_estimator(
-    kind: type, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any], target: np.ndarray | None
+    kind: type, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any], target: np.ndarray | None, stream: Any = None
 ) -> FittedEstimator:
-    """Fit an estimator on some columns. If the estimator's `fit` takes labels, `target` is passed to it."""
+    """Fit an estimator on some columns. If the estimator's `fit` takes labels, `target` is passed to it.
+
+    If there is a stream, `frame` has its first rows, and the estimator is fitted part by part with `partial_fit`.
+
+    Raises:
+        ValueError: the estimator cannot be fitted on a stream.
+    """
     estimator = kind(**{**_safe_defaults(kind), **params})
     part = text_to_objects(frame[list(inputs)])
-    if hasattr(estimator, "fit"):
+    if stream is not None and hasattr(estimator, "fit") and _learns(estimator):
+        if not hasattr(estimator, "partial_fit"):
+            text = f"`{kind.__name__}` has no `partial_fit`, so it cannot be fitted on a stream"
+            raise ValueError(f"{text}; use a preprocessor of Ray or an estimator with `partial_fit`, or write `data.ingest: memory`")
+        for more in stream.frames(functools.partial(_columns_of, columns=list(inputs))):
+            estimator.partial_fit(text_to_objects(more))
+    elif hasattr(estimator, "fit"):
         takes = list(inspect.signature(estimator.fit).parameters.values())
         wants = any(p.name == "y" for p in takes) or len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
         estimator.fit(part, target) if wants and target is not None else estimator.fit(part)
@@ -119,6 +132,16 @@ def fit_estimator(
         wanted = [str(n) for n in result.columns]
     names = unique_names(wanted, [n for n in frame.columns if n not in inputs]) if wanted != list(inputs) else wanted
     return FittedEstimator(estimator, inputs, tuple(names), kind.__module__.startswith("sklearn."))
+
+
+def _columns_of(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    return frame[columns]
+
+
+def _learns(estimator: Any) -> bool:
+    """Return whether the `fit` of an estimator learns from the rows. Scikit-learn marks estimators that do not, such as `Normalizer`."""
+    tags = getattr(estimator, "__sklearn_tags__", None)
+    return tags is None or bool(tags().requires_fit)
 
 
 def _safe_defaults(kind: type) -> dict[str, Any]:

@@ -7,6 +7,7 @@ problem is avoided.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import warnings
@@ -130,8 +131,14 @@ def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
     return np.asfortranarray(rows, dtype=dtype)
 
 
-def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> FittedRayPreprocessor:
-    """Fit a preprocessor of Ray Data on the columns `inputs` of a frame."""
+def fit_ray(
+    kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any], stream: Any = None
+) -> FittedRayPreprocessor:
+    """Fit a preprocessor of Ray Data on the columns `inputs` of a frame, or of a stream whose first rows are this frame.
+
+    Raises:
+        ValueError: the preprocessor cannot be fitted on a stream.
+    """
     arguments = _constructor_arguments(name, params, inputs)
     if "columns" in inspect.signature(kind).parameters:
         arguments["columns"] = list(inputs)
@@ -140,10 +147,12 @@ def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...],
         preprocessor = kind(**arguments)
         part = to_ray_input(frame[list(inputs)], name)
         if name == "RobustScaler":
+            if stream is not None:
+                raise ValueError("needs all rows in memory; use StandardScaler or MinMaxScaler, or write `data.ingest: memory`")
             _fit_robust_scaler(preprocessor, part)
         elif preprocessor.fit_status() != preprocessor.FitStatus.NOT_FITTABLE:
             with quiet_ray_data():
-                preprocessor = preprocessor.fit(_in_memory_dataset(part) if kind.__module__.startswith(RAY_PACKAGE) else ray_dataset(part))
+                preprocessor = preprocessor.fit(_dataset_to_fit(part, name, kind.__module__.startswith(RAY_PACKAGE), stream))
         if name == "SimpleImputer":
             _fill_empty_columns(preprocessor, part)
         outputs = _output_columns(preprocessor, name, part, inputs, params)
@@ -156,6 +165,18 @@ def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...],
                 expanded[output] = tuple(names)
                 taken += names
     return FittedRayPreprocessor(preprocessor, name, inputs, outputs, expanded)
+
+
+def _dataset_to_fit(part: pd.DataFrame, name: str, own: bool, stream: Any) -> Any:
+    """Return the rows on which a preprocessor is fitted: a Ray Dataset, or an object with the methods that Ray's own preprocessors call."""
+    if stream is None:
+        return _in_memory_dataset(part) if own else ray_dataset(part)
+    frames = stream.frames(functools.partial(_input_of, columns=list(part.columns), name=name))
+    return frames if own else frames.dataset
+
+
+def _input_of(frame: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:
+    return to_ray_input(frame[columns], name)
 
 
 def ray_dataset(part: pd.DataFrame) -> Any:

@@ -1,0 +1,153 @@
+"""Open a data source as a lazy Ray Dataset. The rows are read anew in each pass."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sweeps.core import references
+from sweeps.data import sources
+from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
+from sweeps.data.schema_probe import pandas_names, probe_schemas
+from sweeps.data.streaming.block_types import Convert, merge_text_schemas, text_schema, unify_schemas
+from sweeps.data.tables import canonical_table, fingerprint
+
+
+@dataclass(frozen=True)
+class LazySource:
+    """A source that is open, but not read.
+
+    Attributes:
+        dataset: lazy Ray Dataset. Its blocks are Arrow tables with the columns of the source.
+        convert: function that gives each block the types of the whole source.
+        digest: text that changes if the source changes. For files, it is a hash of their names, sizes and times of change.
+    """
+
+    dataset: Any
+    convert: Convert
+    digest: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self.convert.schema
+
+
+def open_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> LazySource:
+    """Open a source. For the arguments, see `sources.read_source`.
+
+    A source that is in memory anyway, such as `sklearn:NAME` or a function that returns a frame, becomes a Ray Dataset of one block.
+
+    Raises:
+        InputError: the source does not exist or cannot be read, or its files have different columns or types.
+    """
+    if sources.is_loader(source):
+        opened = sources.call_loader(source, base, place, args or {}, lambda dataset: _of_dataset(dataset, source, place, args or {}))
+        return opened if isinstance(opened, LazySource) else _of_table(opened)
+    if source.startswith("sklearn:"):
+        return _of_table(sources.read_source(source, base, place))
+    return _of_files(find_files(source, base, place))
+
+
+def _of_table(table: pa.Table) -> LazySource:
+    import ray.data
+
+    table = canonical_table(table)
+    return LazySource(ray.data.from_arrow(table), Convert(table.schema), fingerprint({"table": table}))
+
+
+def _of_files(files: SourceFiles) -> LazySource:
+    names = probe_schemas(files)[0].names
+    text = not files.paths[0].lower().endswith((".parquet", ".pq"))
+    dataset = sources.ray_dataset(files, list(names), text)
+    if not text:
+        schemas = {files.display_name(path): _parquet_schema(files, path) for path in files.paths}
+        return LazySource(dataset, Convert(unify_schemas(schemas, files.place)), files_digest(files))
+    renamed = (*pandas_names(names), *files.partition_columns)
+    try:
+        rows = dataset.map_batches(_TextTypes(renamed), batch_format="pyarrow", batch_size=None).take_all()
+    except Exception as e:
+        raise_problem(files.place, f"`{files.source}` cannot be read: {sources.csv_error(files, list(names), e)}", e)
+    schema = merge_text_schemas([pickle.loads(row["schema"]) for row in rows])
+    return LazySource(dataset, Convert(schema, renamed, text=True), files_digest(files))
+
+
+@dataclass(frozen=True)
+class _TextTypes:
+    names: tuple[str, ...]
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        return pa.table({"schema": [pickle.dumps(text_schema(block.rename_columns(list(self.names))))]})
+
+
+def _parquet_schema(files: SourceFiles, path: str) -> pa.Schema:
+    """Return the schema of a Parquet file, with the columns that its subfolders define."""
+    import pyarrow.parquet as pq
+
+    with files.system.open_input_file(path) as opened:
+        schema = pq.read_metadata(opened).schema.to_arrow_schema()
+    for name in files.partition_columns:
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, pa.string()))
+    return schema
+
+
+def files_digest(files: SourceFiles) -> str:
+    """Return a hash of the name, the size and the time of change of each file. The contents are not read."""
+    folder = files.folder or files.base
+    found = files.system.get_file_info(list(files.paths))
+    return _hash([[path.removeprefix(folder), info.size, info.mtime_ns] for path, info in zip(files.paths, found, strict=True)])
+
+
+def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
+    """Open the Ray Dataset that a loader has returned.
+
+    Its digest depends on the loader, its arguments and the schema. If Ray Data knows the files of the dataset, it also depends on these.
+    """
+    from ray import cloudpickle
+
+    module = references.parse(source)[0]
+    cloudpickle.register_pickle_by_value(sys.modules[module])  # Ray's tasks cannot import a module beside the space file.
+    try:
+        schema = dataset.schema()
+    except Exception as e:
+        raise_problem(place, f"`{source}` failed: {first_line(e)}", e)
+    if schema is None or not schema.names:
+        raise_problem(place, f"`{source}` returned a Ray Dataset without columns")
+    types = unify_schemas({source: _arrow_schema(schema, source, place)}, place)
+    return LazySource(dataset, Convert(types), _hash([source, dict(args), str(types), _input_files(dataset)]))
+
+
+def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
+    base = schema.base_schema
+    if isinstance(base, pa.Schema):
+        return base
+    try:  # The blocks are pandas frames.
+        return pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in zip(base.names, base.types, strict=True)])
+    except (pa.ArrowException, TypeError):
+        advice = "end it with `map_batches` with `batch_format='pyarrow'`"
+        raise_problem(place, f"`{source}` returned a Ray Dataset whose pandas blocks have other columns than numbers; {advice}")
+
+
+def _input_files(dataset: Any) -> list[list[Any]]:
+    """Return the name, size and time of change of each file from which a Ray Dataset reads. [] if it does not read files."""
+    from pyarrow import fs
+
+    found = []
+    for path in sorted(dataset.input_files()):
+        system, name = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+        info = system.get_file_info(name)
+        found.append([name, info.size, info.mtime_ns])
+    return found
+
+
+def _hash(parts: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()

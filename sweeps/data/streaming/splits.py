@@ -1,0 +1,344 @@
+"""Split a stream into train and valid, and encode its label, lazily."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.data.files import first_line, raise_problem
+from sweeps.data.ingest import STREAM_MARK
+from sweeps.data.label_checks import DROP_MISSING_LABEL, check_columns, check_dropped, check_same_task, infer_task, missing_class_notes
+from sweeps.data.load import encode_label
+from sweeps.data.streaming.block_types import Convert, unify_schemas
+from sweeps.data.streaming.hashing import SHARE, VALID, below
+from sweeps.data.streaming.source import LazySource, open_source
+from sweeps.space.section_models import variant_of
+
+if TYPE_CHECKING:
+    from sweeps.space import DataSpec, Split
+
+# A label with more distinct values than this number is an error, unless it is for a regression.
+MOST_CLASSES = 10_000
+
+
+@dataclass(frozen=True)
+class SelectRows:
+    """Function that returns the rows of one split from each block of a source.
+
+    Attributes:
+        convert: see `LazySource.convert`.
+        split: "train" or "valid".
+        rule: rule that selects the rows of valid among the rows of the block. None if the source has only the rows of `split`.
+        seed: seed of the sweep.
+        label: the label column. None if there is no label.
+        drop_missing: True to leave out rows without a label.
+    """
+
+    convert: Convert
+    split: str
+    rule: Split | None
+    seed: int
+    label: str | None
+    drop_missing: bool = False
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        """Return the rows of the split, with all columns."""
+        table = self.convert(block)
+        if self.rule is not None:
+            valid = rows_of_valid(table, self.rule, self.seed)
+            table = table.filter(pa.array(valid if self.split == "valid" else ~valid))
+        return table.filter(pc.is_valid(table.column(self.label))) if self.drop_missing and self.label else table
+
+
+def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
+    """Return a mask of the rows that belong to valid.
+
+    Args:
+        table: n rows of a source, with all columns.
+        rule: a rule of the kind fraction, group or column.
+        seed: seed of the sweep.
+    """
+    if rule.kind == "column":
+        column = table.column(str(rule.column)).to_pandas()
+        return np.asarray((column == rule.value) | (column.map(str) == str(rule.value)), dtype=bool)
+    names = [str(rule.column)] if rule.kind == "group" else table.column_names
+    return below(table, names, float(rule.fraction or 0), VALID, seed)
+
+
+@dataclass(frozen=True)
+class CountRows:
+    """Function that returns one row for each block: the number of rows in the split, and the distinct values of the label.
+
+    Attributes:
+        select: function that returns the rows of the split.
+        label: the label column. None if there is no label.
+    """
+
+    select: SelectRows
+    label: str | None
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        """Count the rows of a block."""
+        table = self.select(block)
+        values = pc.unique(table.column(self.label).drop_null()) if self.label else pa.array([])
+        missing = table.column(self.label).null_count if self.label else 0
+        # A regression may have millions of values. More than MOST_CLASSES of them are not needed.
+        counted = SplitCount(table.num_rows, missing, values[: MOST_CLASSES + 1])
+        return pa.table({"count": [pickle.dumps(counted)]})
+
+
+@dataclass(frozen=True)
+class SplitCount:
+    """Facts about the rows of a split.
+
+    Attributes:
+        rows: number of rows.
+        missing: number of rows without a label.
+        values: distinct values of the label: all of them, or more than `MOST_CLASSES`.
+    """
+
+    rows: int
+    missing: int
+    values: pa.Array
+
+    def merged(self, other: SplitCount) -> SplitCount:
+        """Return the facts about the rows of two blocks."""
+        values = self.values
+        if len(values) <= MOST_CLASSES:
+            values = pc.unique(pa.chunked_array([self.values, other.values])) if len(other.values) else values
+        return SplitCount(self.rows + other.rows, self.missing + other.missing, values)
+
+
+@dataclass(frozen=True)
+class EncodeRows:
+    """Function that returns the columns of a trial from each block of a split.
+
+    Attributes:
+        select: function that returns the rows of the split.
+        label: the label column. None if there is no label.
+        classes: see `Splits.classes`.
+        columns: columns to return: the features, and the label if there is one.
+        share: fraction of the rows to return, in (0, 1].
+    """
+
+    select: SelectRows
+    label: str | None
+    classes: tuple[Any, ...] | None
+    columns: tuple[str, ...]
+    share: float = 1.0
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        """Return rows with an encoded label."""
+        table = self.select(block)
+        if self.share < 1:
+            table = table.filter(pa.array(below(table, table.column_names, self.share, SHARE, self.select.seed)))
+        if self.label is not None:
+            table = encode_label(table, self.label, self.classes)
+        return table.select(list(self.columns))
+
+
+@dataclass(frozen=True)
+class StreamSplits:
+    """The splits of a trial, as lazy Ray Datasets of raw rows. For the other attributes, see `sweeps.data.load.Splits`.
+
+    Attributes:
+        train: rows to train on. Each block is an Arrow table with the features and the encoded label.
+        valid: rows to validate on, with the same columns.
+        schema: names and types of these columns.
+        rows: number of rows by split.
+    """
+
+    train: Any
+    valid: Any
+    schema: pa.Schema
+    label: str | None
+    task: str | None
+    classes: tuple[Any, ...] | None
+    features: tuple[str, ...]
+    rows: dict[str, int]
+    fingerprint: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SplitSource:
+    """A source whose rows were counted once, with the rules that split it.
+
+    Attributes:
+        sources: the source of each split. The two sources are the same object if valid is a part of train's source.
+        selects: for each split, the function that returns its rows.
+        schema: names and types of all columns.
+        counts: facts about each split.
+        task: see `Splits.task`.
+        classes: see `Splits.classes`.
+        removed: columns that are not features: the label, and the column of a split `{column: ..., value: ...}`.
+    """
+
+    sources: Mapping[str, LazySource]
+    selects: Mapping[str, SelectRows]
+    schema: pa.Schema
+    counts: Mapping[str, SplitCount]
+    task: str | None
+    classes: tuple[Any, ...] | None
+    removed: tuple[str, ...] = field(default=())
+
+    @property
+    def digest(self) -> str:
+        """Text that changes if the source changes."""
+        return " ".join(dict.fromkeys(source.digest for source in self.sources.values()))
+
+
+def split_source(spec: DataSpec, seed: int) -> SplitSource:
+    """Open the sources of a `data` section, and read them once to count rows and to find the classes.
+
+    Raises:
+        InputError: a source cannot be read, columns are missing, the label cannot be used, or a split is empty.
+    """
+    rule = spec.valid
+    assert rule is not None
+    sources = {"train": open_source(spec.train, spec.base, "data.train", spec.args)}
+    if rule.kind == "path":
+        sources["valid"] = open_source(str(rule.path), spec.base, "data.valid", rule.args)
+    if problems := check_columns(spec, {key: source.schema.names for key, source in sources.items()}):
+        raise InputError(problems)
+    schema = unify_schemas({f"data.{key}": source.schema for key, source in sources.items()}, "data.valid")
+    inside = None if rule.kind == "path" else rule
+    sources.setdefault("valid", sources["train"])
+    converts = {key: replace(source.convert, schema=schema) for key, source in sources.items()}
+    selects = {key: SelectRows(convert, key, inside, seed, spec.label, spec.drop_missing_label) for key, convert in converts.items()}
+    counts = {key: _count(source, selects[key], spec.label, f"data.{key}") for key, source in sources.items()}
+    task, classes = None, None
+    if spec.label is not None:
+        task, classes = _task(spec, schema, counts)
+    for key, count in counts.items():
+        if not count.rows:
+            raise InputError(Problem("data.valid", f"the {key} split has no rows; give another split or another seed"))
+    removed = tuple(name for name in (spec.label, rule.column if rule.kind == "column" else None) if name is not None)
+    return SplitSource(sources, selects, schema, counts, task, classes, removed)
+
+
+def _count(source: LazySource, select: SelectRows, label: str | None, place: str) -> SplitCount:
+    """Read a source once, and return the facts about a split."""
+    total: SplitCount | None = None
+    try:
+        counted = source.dataset.map_batches(CountRows(select, label), batch_format="pyarrow", batch_size=None)
+        for row in counted.iter_rows():
+            found: SplitCount = pickle.loads(row["count"])
+            total = found if total is None else total.merged(found)
+    except InputError:
+        raise
+    except Exception as e:
+        raise_problem(place, f"the data cannot be read: {_cause(e)}", e)
+    return SplitCount(0, 0, pa.array([])) if total is None else total
+
+
+def _cause(error: Exception) -> str:
+    """Return one line about an error in a task of Ray Data: the last line of the traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if hasattr(error, "as_instanceof_cause") and lines else first_line(error)
+
+
+def _task(spec: DataSpec, schema: pa.Schema, counts: Mapping[str, SplitCount]) -> tuple[str, tuple[Any, ...] | None]:
+    """Return the task and the classes of the label; see `infer_task`."""
+    label = str(spec.label)
+    kind = schema.field(label).type
+    for key, count in counts.items():
+        if count.missing:
+            hint = f"remove the rows without a label from the data, or set {DROP_MISSING_LABEL} so that sweeps skips these rows"
+            raise InputError(Problem("data.label", f"`{label}` has {count.missing} missing values in data.{key}; {hint}"))
+    task, classes = infer_task(label, spec.task, {key: pa.chunked_array([count.values.cast(kind)], kind) for key, count in counts.items()})
+    if classes is not None and len(classes) > MOST_CLASSES:
+        advice = "set data.task, or write `ingest: memory`"
+        text = f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; {advice}"
+        raise InputError(Problem("data.label", text))
+    return task, classes
+
+
+class StreamVariants:
+    """All data variants of a sweep, as streams. The counterpart for data in memory is `sweeps.data.variants.DataVariants`.
+
+    Args:
+        spec: see `sweeps.space.Space.data`.
+        variants: see `sweeps.space.Space.variants`.
+        seed: seed of the sweep, also for splits by fraction and by group.
+
+    Attributes:
+        sources: each distinct source, by `DataSpec.source`.
+        fingerprint: hash of all variants.
+
+    Raises:
+        InputError: see `split_source`. Also raised if a column in a tuned `drop` does not exist, or the sources differ in task or classes.
+    """
+
+    def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int):
+        self.spec, self.seed = spec, seed
+        distinct = list({variant.source: variant for variant in reversed(variants)}.values())[::-1]
+        self.sources = {variant.source: split_source(variant, seed) for variant in distinct}
+        problems = [p for variant in variants for p in check_dropped(variant, self.sources[variant.source].schema.names)]
+        tasks = [(variant.train, source.task, source.classes) for variant, source in zip(distinct, self.sources.values(), strict=True)]
+        problems += check_same_task(tasks)
+        if problems:
+            raise InputError(dict.fromkeys(problems))
+        self.fingerprint = _digest([self._fingerprint(variant) for variant in variants])
+
+    def source_index(self, data: Mapping[str, Any]) -> str:
+        """Return the index of a variant's source in `sources`, as text: "0" for the first source."""
+        return str(list(self.sources).index(variant_of(self.spec, data).source))
+
+    def fingerprint_of(self, data: Mapping[str, Any]) -> str:
+        """Return the fingerprint of a variant."""
+        return self._fingerprint(variant_of(self.spec, data))
+
+    def _fingerprint(self, spec: DataSpec) -> str:
+        source = self.sources[spec.source]
+        about = [str(spec.label), str(source.task), repr(source.classes), spec.drop_missing_label, repr(spec.valid)]
+        return _digest(["stream", source.digest, str(source.schema), *about, sorted(set(spec.drop)), spec.rows, self.seed])
+
+    def splits(self, data: Mapping[str, Any], train_on_valid: bool = False) -> StreamSplits:
+        """Return the splits of a trial.
+
+        Args:
+            data: the trial's values of the tuned keys of `data`.
+            train_on_valid: True to add the rows of valid to train. These rows also stay in valid.
+        """
+        spec = variant_of(self.spec, data)
+        source = self.sources[spec.source]
+        features = tuple(name for name in source.schema.names if name not in (*source.removed, *spec.drop))
+        columns = features if spec.label is None else (*features, spec.label)
+        encoded = {
+            key: EncodeRows(select, spec.label, source.classes, columns, spec.rows if key == "train" else 1.0)
+            for key, select in source.selects.items()
+        }
+        lazy = {key: source.sources[key].dataset.map_batches(encoded[key], batch_format="pyarrow", batch_size=None) for key in encoded}
+        rows = {key: count.rows for key, count in source.counts.items()}
+        if spec.rows < 1:
+            rows["train"] = lazy["train"].count()
+        present = {key: pa.table({str(spec.label): _codes(source, key)}) for key in encoded} if source.classes is not None else {}
+        notes = missing_class_notes(spec.label, source.classes, present)
+        train = lazy["train"]
+        if train_on_valid:
+            train, rows["train"] = train.union(lazy["valid"]), rows["train"] + rows["valid"]
+        label_type = pa.float64() if source.classes is None else pa.int64()
+        schema = pa.schema([(n, label_type if n == spec.label else source.schema.field(n).type) for n in columns])
+        about = (spec.label, source.task, source.classes, features, rows, self._fingerprint(spec), notes)
+        return StreamSplits(train, lazy["valid"], schema, *about)
+
+
+def _codes(source: SplitSource, key: str) -> pa.Array:
+    """Return the codes of the classes that a split has."""
+    kind = source.schema.field(source.removed[0]).type
+    return pc.index_in(source.counts[key].values.cast(kind), value_set=pa.array(source.classes, kind))
+
+
+def _digest(parts: Sequence[Any]) -> str:
+    """Return a fingerprint of a stream. It has as many characters as the fingerprint of data in memory."""
+    return (STREAM_MARK + hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest())[:64]

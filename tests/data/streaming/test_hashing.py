@@ -1,0 +1,72 @@
+"""The split of a row depends on its values and the seed only."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.core.errors import InputError
+from sweeps.data.streaming.hashing import SHARE, VALID, below
+
+N = 20_000
+COLUMNS = ["number", "text", "flag", "day"]
+
+
+def rows(n: int = N) -> pa.Table:
+    rng = np.random.default_rng(0)
+    return pa.table(
+        {
+            "number": pa.array(rng.integers(0, 1000, n), mask=rng.random(n) < 0.1),
+            "text": pa.array([None if i % 7 == 0 else f"row {i % 500}" for i in range(n)], pa.large_string()),
+            "flag": pa.array([None if i % 5 == 0 else i % 2 == 0 for i in range(n)]),
+            "day": pa.array([datetime(2026, 1, 1 + i % 28) for i in range(n)], pa.timestamp("us")),
+            "list": pa.array([[i] for i in range(n)]),
+        }
+    )
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, 99), max_size=4), st.integers(0, 2**32 - 1))
+def test_the_mask_does_not_depend_on_the_blocks(cuts, seed):
+    table = rows(100)
+    whole = below(table, COLUMNS, 0.3, VALID, seed)
+    ends = [0, *sorted(set(cuts)), 100]
+    parts = [below(table.slice(a, b - a), COLUMNS, 0.3, VALID, seed) for a, b in itertools.pairwise(ends)]
+    assert (np.concatenate(parts) == whole).all()
+
+
+def test_copies_of_a_row_stay_together():
+    table = rows(200)
+    mask = below(pa.concat_tables([table, table]), COLUMNS, 0.3, VALID, 0)
+    assert (mask[:200] == mask[200:]).all()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.5])
+def test_the_mask_has_about_the_share_and_depends_on_the_seed(share):
+    table = rows().append_column("id", pa.array(np.arange(N)))
+    masks = [below(table, [*COLUMNS, "id", "list"], share, VALID, seed) for seed in (0, 1)]
+    limit = 5 * np.sqrt(share * (1 - share) / N)
+    assert all(abs(mask.mean() - share) < limit for mask in masks)
+    assert abs((masks[0] & masks[1]).mean() - share**2) < limit
+
+
+def test_rows_of_the_share_are_independent_of_valid():
+    table = pa.table({"id": np.arange(N)})
+    valid, share = (below(table, ["id"], 0.5, purpose, 3) for purpose in (VALID, SHARE))
+    assert abs((valid & share).mean() - 0.25) < 0.02
+
+
+def test_integers_with_and_without_missing_values_have_the_same_hash():
+    full, holes = pa.table({"a": [1, 2, 3]}), pa.table({"a": [1, 2, 3, None]})
+    assert (below(full, ["a"], 0.5, VALID, 0) == below(holes, ["a"], 0.5, VALID, 0)[:3]).all()
+
+
+def test_a_table_of_lists_alone_is_refused():
+    with pytest.raises(InputError, match="no column has numbers or text"):
+        below(rows(3), ["list"], 0.5, VALID, 0)

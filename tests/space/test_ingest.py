@@ -1,0 +1,42 @@
+"""A key that does not fit `data.ingest: stream` is refused in one line with the next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.space import load
+from tests.space.test_load import top
+
+OWN = '{loop: "json:load"}'
+REFUSED = [
+    ("xgboost", "valid: 0.2, label: y", "trainer: `xgboost` needs the whole table in memory; write `ingest: memory`, or bring your own"),
+    (OWN, "valid: {folds: 3}", "data.valid: a cross-validation needs all rows in memory; write `ingest: memory`"),
+    (OWN, "valid: {time: day, last: 0.2}", "data.valid: a stream has no latest rows before it ends; write these rows to a file"),
+    (OWN, "valid: 0.2, test: 0.1", "data.test: a stream has no test split; leave this key out"),
+    (OWN, "valid: 0.2, weight: w", "data.weight: streamed rows have no weights; write `ingest: memory`"),
+    (OWN, "valid: 0.2, label: y, class_weight: {grid: [balanced, null]}", "data.class_weight: streamed rows have no weights"),
+]
+
+
+@pytest.mark.parametrize(("trainer", "data", "message"), REFUSED)
+def test_a_key_that_needs_all_rows_is_refused(lines, trainer, data, message):
+    (found,) = lines(top(trainer=trainer, data=f"{{train: d.csv, ingest: stream, {data}}}"))
+    assert message in found
+    assert found.endswith("this file has `data.ingest: stream`")
+
+
+def test_a_step_that_needs_all_rows_is_refused(lines):
+    space = "{preprocessor: {choice: [StandardScaler, RobustScaler]}, params: {eta: {grid: [1]}}}"
+    (found,) = lines(top(trainer=OWN, data="{train: d.csv, valid: 0.2, ingest: stream}", space=space))
+    assert "space.preprocessor: RobustScaler cannot be fitted on a stream; use StandardScaler or MinMaxScaler" in found
+
+
+@pytest.mark.parametrize("valid", ["0.2", "v.csv", "{column: split, value: valid}", "{group: g, part: 0.2}"])
+def test_splits_that_a_stream_can_have(write, valid):
+    text = top(trainer=OWN, data=f"{{train: d.csv, valid: {valid}, ingest: stream, rows: 0.5, drop: [id]}}")
+    assert load(write(text)).data.ingest == "stream"
+
+
+def test_other_words_are_refused(lines):
+    (found,) = lines(top(data="{train: d.csv, label: y, valid: 0.2, ingest: disk}"))
+    assert "data.ingest: must be one of auto, memory, stream, got disk" in found
