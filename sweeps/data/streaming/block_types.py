@@ -18,7 +18,7 @@ def text_schema(block: pa.Table) -> pa.Schema:
     """Return the type that each column of CSV text would have, judged by one block. The type of a column without values is null."""
     inferred = infer_types(block)
     empty = {name for name in block.column_names if block.column(name).null_count == block.num_rows}
-    return pa.schema([(f.name, pa.null() if f.name in empty else f.type) for f in inferred])
+    return pa.schema([(f.name, pa.null() if f.name in empty else f.type) for f in inferred.schema])
 
 
 def merge_text_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:

@@ -172,7 +172,8 @@ class InTask:
         """Return a picklable form of a function."""
         from ray import cloudpickle
 
-        return cls(cloudpickle.dumps(function), roots)
+        pickler: Any = cloudpickle
+        return cls(pickler.dumps(function), roots)
 
     def __call__(self, block: pa.Table) -> Any:
         """Call the function."""

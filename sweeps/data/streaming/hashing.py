@@ -21,7 +21,7 @@ VALID, SHARE = "valid", "rows"
 def is_hashable(kind: pa.DataType) -> bool:
     """Return whether the values of a type enter the hash of a row: numbers, booleans, times and text."""
     plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind)
-    return plain or pa.types.is_large_string(kind) or pa.types.is_string(kind)
+    return bool(plain or pa.types.is_large_string(kind) or pa.types.is_string(kind))
 
 
 def below(table: pa.Table, columns: Sequence[str], share: float, purpose: str, seed: int) -> np.ndarray:

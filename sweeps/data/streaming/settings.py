@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 # Largest size of a block in bytes. It is fixed, because the sizes of blocks decide which rows a rank gets. It is far below Ray Data's
 # default, so that streams also run with a small object store.
@@ -30,9 +31,10 @@ class StreamSettings:
         """Change Ray Data's settings for all datasets that this process creates from now on."""
         from ray.data import DataContext, ExecutionResources
 
-        context = DataContext.get_current()
+        context: Any = DataContext.get_current()
         context.enable_progress_bars = False
         context.target_max_block_size = BLOCK_BYTES
+        context.enable_arrow_backed_pandas_conversion = False  # Frames then have NumPy's dtypes, as those of data in memory.
         context.override_object_store_memory_limit_fraction = STORE_SHARE / self.trials
         # By default, a task stops after a few blocks until they are consumed, and keeps its CPU. A loop that reads `valid` in the middle
         # of an epoch would then wait forever for a CPU. Without this limit, Ray spills the blocks that do not fit into the object store.

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -114,8 +114,8 @@ def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) 
     """
     from ray import cloudpickle
 
-    module = references.parse(source)[0]
-    cloudpickle.register_pickle_by_value(sys.modules[module])  # Ray's tasks cannot import a module beside the space file.
+    module, pickler = references.parse(source)[0], cast("Any", cloudpickle)
+    pickler.register_pickle_by_value(sys.modules[module])  # Ray's tasks cannot import a module beside the space file.
     try:
         schema = dataset.schema()
     except Exception as e:
@@ -138,15 +138,26 @@ def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
 
 
 def _input_files(dataset: Any) -> list[list[Any]]:
-    """Return the name, size and time of change of each file from which a Ray Dataset reads. [] if it does not read files."""
+    """Return the name, size and time of change of each file from which a Ray Dataset reads. [] if Ray Data does not know the files."""
     from pyarrow import fs
 
-    found = []
-    for path in sorted(dataset.input_files()):
-        system, name = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+    found = {}
+    for path, given in _paths_of(dataset):
+        system, name = fs.FileSystem.from_uri(path) if "://" in path else (given or fs.LocalFileSystem(), path)
+        system = getattr(system, "unwrap", lambda system=system: system)()
         info = system.get_file_info(name)
-        found.append([name, info.size, info.mtime_ns])
-    return found
+        inside = system.get_file_info(fs.FileSelector(name, recursive=True)) if info.type == fs.FileType.Directory else [info]
+        found |= {file.path: [file.path, file.size, file.mtime_ns] for file in inside if file.is_file}
+    return [found[name] for name in sorted(found)]
+
+
+def _paths_of(dataset: Any) -> list[tuple[str, Any]]:
+    """Return the paths from which a Ray Dataset reads, each with its file system if the path has no scheme.
+
+    `Dataset.input_files` returns nothing for Ray Data's newer readers, so this function looks at the operators that list files.
+    """
+    listing = [op for op in dataset._logical_plan.dag.post_order_iter() if hasattr(op, "paths")]
+    return [(path, op.filesystem) for op in listing for path in op.paths] or [(path, None) for path in dataset.input_files()]
 
 
 def _hash(parts: Sequence[Any]) -> str:

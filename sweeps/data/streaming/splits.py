@@ -288,7 +288,8 @@ class StreamVariants:
         problems += check_same_task(tasks)
         if problems:
             raise InputError(dict.fromkeys(problems))
-        self.fingerprint = _digest([self._fingerprint(variant) for variant in variants])
+        fingerprints = [self._fingerprint(variant) for variant in variants]
+        self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else _digest(fingerprints)
 
     def source_index(self, data: Mapping[str, Any]) -> str:
         """Return the index of a variant's source in `sources`, as text: "0" for the first source."""
