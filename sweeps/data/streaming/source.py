@@ -141,7 +141,7 @@ def _input_files(dataset: Any) -> list[list[Any]]:
     """Return the name, size and time of change of each file from which a Ray Dataset reads. [] if Ray Data does not know the files."""
     from pyarrow import fs
 
-    found = {}
+    found: dict[str, list[Any]] = {}
     for path, given in _paths_of(dataset):
         system, name = fs.FileSystem.from_uri(path) if "://" in path else (given or fs.LocalFileSystem(), path)
         system = getattr(system, "unwrap", lambda system=system: system)()
