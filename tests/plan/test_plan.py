@@ -63,6 +63,7 @@ shapes      1 worker × 1 CPU   8 trials  2 at once
 
 at once     at most 2 trials, if each has the smallest shape
 workers     at most 2 processes; they stay alive for later trials
+data        in memory: it has less than 4 GB
 fits        2 preprocessors, each fitted once
 steps       at least 125, at most 800; about 300 in a simulation with random
             values
