@@ -31,6 +31,7 @@ FILES: Mapping[str, str] = {
     "trials/ID/files/": "Files that the loop wrote to `trial.current().folder`.",
     "trials/ID/mlflow.json": "The id of the trial's run in MLflow.",
     "trials/ID/mlflow.db": "Data that the loop logged to MLflow while the server did not answer.",
+    "tables/": "Tables that a Python script passed to `sweeps.run`. See [Use sweeps from Python](../how-to/python.md#tables).",
     "prepared/": "Fitted preprocessors and the test split. Exports read them.",
     "exports/ID/": "The bundles that `sweeps export` wrote.",
     "lock": "A lock file. It is locked while a process runs the sweep, and it is never deleted.",

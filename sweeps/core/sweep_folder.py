@@ -9,6 +9,7 @@ NAME-DATE-TIME/
 ├── lock                  a file that is locked while a process runs the sweep
 ├── ray.json              while the sweep runs: the processes of Ray, if the sweep has started Ray
 ├── stages.json           the trials that wait for workers or have become silent, while the sweep runs
+├── tables/               tables that a Python script passed to `sweeps.run`
 ├── prepared/             what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes
 ├── trials/0007/          one folder for each trial
 │   ├── checkpoint_000012/
@@ -71,6 +72,7 @@ class SweepFolder:
         bundle: Folder of the best trial's bundle.
         checkpoint: Folder of the best trial's checkpoint, in place of a bundle if the trainer has no `load`.
         prepared: Folder with what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes.
+        tables: Folder with the tables that a Python script passed to `sweeps.run`.
         exports: The folder into which `sweeps export` writes by default.
         events: The file that the tracker `jsonl` writes.
         tensorboard: The folder that the tracker `tensorboard` writes, with a folder for each trial.
@@ -89,6 +91,7 @@ class SweepFolder:
         self.bundle = path / "bundle"
         self.checkpoint = path / "checkpoint"
         self.prepared = path / "prepared"
+        self.tables = path / "tables"
         self.exports = path / "exports"
         self.events = path / "events.jsonl"
         self.tensorboard = path / "tensorboard"
@@ -140,7 +143,7 @@ def refuse_links(folder: Path) -> None:
         InputError: The folder of a trial, a checkpoint, or another file or folder of the sweep is a link.
     """
     sweep = SweepFolder(folder)
-    own = [sweep.trials, sweep.prepared, sweep.bundle, sweep.checkpoint, sweep.exports, sweep.events, sweep.tensorboard]
+    own = [sweep.trials, sweep.prepared, sweep.tables, sweep.bundle, sweep.checkpoint, sweep.exports, sweep.events, sweep.tensorboard]
     trials = [] if sweep.trials.is_symlink() else list(sweep.trials.glob("*"))
     inside = [path for trial in trials if not trial.is_symlink() for path in (trial / "logs", *trial.glob(CHECKPOINTS))]
     for path in (*own, *trials, *inside):

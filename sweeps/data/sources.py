@@ -19,11 +19,12 @@ import pyarrow as pa
 from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
-from sweeps.data import sklearn_datasets
+from sweeps.data import passed_tables, sklearn_datasets
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
 from sweeps.data.tables import EXTENSION_KEY, arrays_to_tensors, canonical_table, drop_index_names, infer_types
 from sweeps.loaders.lookup import relative_to
+from sweeps.space.passed_tables import is_recipe
 
 
 def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
@@ -41,7 +42,9 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
     Raises:
         InputError: the source does not exist, cannot be read, has no rows, or has two columns with the same name.
     """
-    if source.startswith("sklearn:"):
+    if is_recipe(source):
+        table = _read_lazy(Path(source), place)
+    elif source.startswith("sklearn:"):
         table = _read_sklearn(source.removeprefix("sklearn:"), place)
     elif is_loader(source):
         table = _call_loader(source, base, place, args or {})
@@ -54,6 +57,19 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
     table = canonical_table(table)
     if not table.num_columns or not table.num_rows:
         raise_problem(place, f"`{source}` has no {'rows' if table.num_columns else 'columns'}")
+    return table
+
+
+def _read_lazy(file: Path, place: str) -> pa.Table:
+    """Compute the rows of a lazy table that a Python script passed to `sweeps.run`."""
+    try:
+        lazy = passed_tables.load_lazy(file)
+        table = dataset_to_arrow(lazy) if hasattr(lazy, "to_arrow_refs") else to_arrow(lazy)
+    except InputError:
+        raise
+    except Exception as e:
+        raise_problem(place, f"the lazy table that the script passed cannot be computed: {type(e).__name__}: {first_line(e)}", e)
+    assert table is not None, file
     return table
 
 
@@ -87,7 +103,7 @@ def is_loader(source: str) -> bool:
 
 def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
     """Call a loader, and convert its result to an Arrow table. The result may be a Ray Dataset, or what `to_arrow` converts."""
-    table: pa.Table = call_loader(ref, base, place, args, lambda dataset: _to_arrow(lambda: dataset))
+    table: pa.Table = call_loader(ref, base, place, args, dataset_to_arrow)
     return table
 
 
@@ -128,6 +144,12 @@ def to_arrow(result: Any) -> pa.Table | None:
 
     if type(result).__module__.startswith("dask."):
         result = result.compute()
+    if type(result).__module__.startswith("polars.") and hasattr(result, "collect"):  # a lazy frame
+        result = result.collect()
+    if type(result).__module__.startswith("polars.") and hasattr(result, "to_arrow"):
+        import polars
+
+        return result.to_arrow(compat_level=polars.CompatLevel.oldest())  # Arrow cannot cast categories of the newer type of text
     if hasattr(result, "with_format") and hasattr(result, "features"):  # a dataset of Hugging Face
         result = result.with_format("arrow")[:]
     if isinstance(result, pa.Table):
@@ -137,6 +159,11 @@ def to_arrow(result: Any) -> pa.Table | None:
     if hasattr(result, "__arrow_c_stream__"):
         return pa.table(result)
     return None
+
+
+def dataset_to_arrow(dataset: Any) -> pa.Table:
+    """Compute the rows of a Ray Dataset."""
+    return _to_arrow(lambda: dataset)
 
 
 def _read_files(files: SourceFiles) -> pa.Table:

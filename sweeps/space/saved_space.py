@@ -19,6 +19,7 @@ from sweeps.core.result import read_result
 from sweeps.core.sweep_folder import MANIFEST, SweepFolder
 from sweeps.space.load import load
 from sweeps.space.model import Space
+from sweeps.space.passed_tables import table_overrides
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:
@@ -79,10 +80,10 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     The space gets its name from `origin.json`. Without the key `name`, a space is named after its file, and the saved copy has another file
     name than the original.
     """
-    origin = read_origin(folder)
+    origin, tables = read_origin(folder), table_overrides(SweepFolder(folder).tables)
     algorithm = str(origin.get("algorithm", "tpe"))  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
-    space = load(SweepFolder(folder).space, overrides, base=base, algorithm=algorithm)
-    return replace(space, name=origin.get("name", space.name))
+    space = load(SweepFolder(folder).space, (*tables, *overrides), base=base, algorithm=algorithm)
+    return replace(space, name=origin.get("name", space.name), overrides=overrides)
 
 
 def bundle_of(folder: Path) -> Path:
@@ -142,7 +143,9 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
     more: tuple[str, ...] = ()
     if file is not None:
         same_overrides = tuple(o for o in space.overrides if not o.startswith("limits"))
-        current = load(file, same_overrides, base=space.data.base, algorithm=space.search.algorithm)
+        current = load(
+            file, (*table_overrides(SweepFolder(folder).tables), *same_overrides), base=space.data.base, algorithm=space.search.algorithm
+        )
         # if neither file has the key `name`, the names come from the file names, so different names are allowed
         renamed = current.name != space.name and ("name" in current.places or "name" in space.places)
         if renamed or not _differ_only_in_limits(space, current):

@@ -1,0 +1,30 @@
+"""The tables that a Python script passed to `sweeps.run`, as overrides of the space file. `sweeps.data.passed_tables` writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+# The keys of the section `data` for which a table can be passed.
+KEYS = ("train", "valid", "test")
+# Suffix of a table that is stored as rows, and of the recipe of a lazy table.
+ROWS, LAZY = ".parquet", ".lazy"
+
+
+def overrides_of(files: Iterable[Path]) -> tuple[str, ...]:
+    """Return overrides that make a space file read tables, such as `data.train="/folder/train.parquet"`."""
+    return tuple(f"data.{path.stem}={json.dumps(str(path.absolute()))}" for path in files)
+
+
+def table_overrides(folder: Path) -> tuple[str, ...]:
+    """Return overrides that make a space file read the tables in a folder. () if there are none.
+
+    These overrides are not recorded in `origin.json`, because the sweep's folder may be moved.
+    """
+    return overrides_of(path for path in sorted(folder.glob("*")) if path.suffix in (ROWS, LAZY) and path.stem in KEYS)
+
+
+def is_recipe(source: str) -> bool:
+    """Return whether a source of the section `data` is the recipe of a lazy table."""
+    return source.endswith(LAZY)

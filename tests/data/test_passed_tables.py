@@ -1,0 +1,106 @@
+"""Tables that a Python script passes to `sweeps.run`: what is stored, and what a sweep reads."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sweeps
+from sweeps.controller.rerun import rerun
+from sweeps.core import trust
+from sweeps.core.errors import InputError
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.data.passed_tables import lazy_files, load_lazy, named_tables, save_tables
+from sweeps.data.sources import read_source
+from sweeps.space.passed_tables import table_overrides
+
+FRAME = pd.DataFrame({"x": [1.5, 2.5, 3.5], "c": pd.Categorical(["a", "b", "a"]), "y": [0, 1, 0]}, index=[7, 8, 9])
+SPACE = """\
+name: passed
+trainer: {loop: "tests.user_loops:plain", backend: none}
+data: {label: y, valid: 0.25}
+objective: {metric: loss, goal: minimize}
+limits: {max_trials: 2, max_concurrent_trials: 1}
+space:
+  params: {x: {uniform: [0.0, 1.0]}, latch: /tmp}
+"""
+
+
+def test_a_table_in_memory_is_stored_as_parquet(tmp_path):
+    polars = pytest.importorskip("polars")
+    tables = {"train": FRAME, "valid": pa.table({"x": [1.0], "y": [1]}), "test": polars.DataFrame({"x": [2.0], "y": [0]})}
+    save_tables(named_tables(tables), tmp_path / "tables")
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["test.parquet", "train.parquet", "valid.parquet"]
+    read = pq.read_table(tmp_path / "tables" / "train.parquet")
+    assert read.column_names == ["x", "c", "y"] and read.to_pandas().equals(FRAME.reset_index(drop=True))
+    assert table_overrides(tmp_path / "tables") == tuple(
+        f'data.{key}="{tmp_path}/tables/{key}.parquet"' for key in ("test", "train", "valid")
+    )
+    assert table_overrides(tmp_path / "none") == ()
+
+
+def test_a_lazy_table_is_stored_as_its_recipe(tmp_path):
+    polars, dask = pytest.importorskip("polars"), pytest.importorskip("dask.dataframe")
+    FRAME.to_parquet(tmp_path / "rows.parquet")
+    tables = {"train": polars.scan_parquet(tmp_path / "rows.parquet"), "valid": dask.read_parquet(tmp_path / "rows.parquet")}
+    save_tables(tables, tmp_path / "tables")
+    train, valid = tmp_path / "tables" / "train.lazy", tmp_path / "tables" / "valid.lazy"
+    assert lazy_files(tmp_path / "tables") == [train, valid]
+    assert isinstance(load_lazy(train), polars.LazyFrame), "nothing is computed"
+    doubled = FRAME.assign(x=FRAME.x * 2)
+    doubled.to_parquet(tmp_path / "rows.parquet")
+    for file in (train, valid):
+        assert read_source(str(file), tmp_path, "data.train").column("x").to_pylist() == [3.0, 5.0, 7.0], "the rows as they are now"
+    train.write_bytes(train.read_bytes() + b"x")
+    with pytest.raises(trust.UntrustedFile, match="was not written with your key"):
+        read_source(str(train), tmp_path, "data.train")
+    (tmp_path / "rows.parquet").unlink()
+    with pytest.raises(InputError, match=r"data.valid: the lazy table that the script passed cannot be computed: "):
+        read_source(str(valid), tmp_path, "data.valid")
+
+
+def test_other_objects_are_refused_in_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"data.train: is list, but must be a frame of pandas, Polars or Dask, an Arrow table"):
+        save_tables(named_tables([1, 2]), tmp_path / "a")
+    with pytest.raises(InputError, match=r"^data.valid: pandas.* cannot be stored: "):
+        save_tables({"valid": pd.DataFrame([[1, 2]], columns=["a", "a"])}, tmp_path / "b")
+    with pytest.raises(InputError, match=r"^data: `rows` is not a key for a table; valid: train, valid, test$"):
+        named_tables({"rows": FRAME})
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_a_sweep_of_passed_tables_is_resumed_and_rerun_without_them(clean_ray, tmp_path):
+    polars = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=40), "y": rng.integers(0, 2, 40)})
+    (tmp_path / "passed.yaml").write_text(SPACE)
+    frame.to_parquet(tmp_path / "valid.parquet")
+    lazy = polars.scan_parquet(tmp_path / "valid.parquet")
+    result = sweeps.run(tmp_path / "passed.yaml", data={"train": frame, "valid": lazy}, dir=tmp_path / "runs")
+    assert result.trials == {"completed": 2, "pruned": 0, "failed": 0}
+    moved = Path(shutil.move(result.dir, tmp_path / "moved"))
+    assert pq.read_table(SweepFolder(moved).tables / "train.parquet").to_pandas().equals(frame)
+    again = sweeps.resume(moved, add_trials=1)
+    assert again.trials == {"completed": 3, "pruned": 0, "failed": 0}
+    assert rerun(moved, "2").equal
+    recipe = SweepFolder(moved).tables / "valid.lazy"
+    trust_file = recipe.with_name(f"{recipe.name}.mac")
+    trust_file.unlink()
+    with pytest.raises(trust.UntrustedFile, match="has no signature"):
+        sweeps.resume(moved, add_trials=1)
+    assert sweeps.resume(moved, add_trials=1, trust=True).trials["completed"] == 4
+
+
+@pytest.mark.integration
+def test_a_wrong_table_leaves_no_sweep(tmp_path):
+    (tmp_path / "passed.yaml").write_text(SPACE)
+    with pytest.raises(InputError, match="has no column `y`"):
+        sweeps.run(tmp_path / "passed.yaml", data=FRAME.drop(columns="y"), dir=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
