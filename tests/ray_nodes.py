@@ -95,8 +95,10 @@ class Nodes:
     def head(self, *args: str) -> None:
         self.start("--head", f"--port={self.port}", f"--temp-dir={self.home}/r", *args)
 
-    def start(self, *args: str) -> None:
-        full = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats", *args]
+    def start(self, *args: str, hidden: Path | None = None) -> None:
+        """Start a node. The node sees the folder `hidden` empty, as if the folder were on another machine's disk."""
+        apart = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {hidden} && exec "$@"', "sh"] if hidden else []
+        full = [*apart, str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats", *args]
         output = self.home / f"{len(self.processes)}.log"
         with output.open("w") as log:
             self.processes.append(subprocess.Popen(full, stdout=log, stderr=log, env=self.env, start_new_session=True, cwd=self.home))

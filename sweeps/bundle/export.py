@@ -15,11 +15,12 @@ import numpy as np
 
 from sweeps.bundle import write
 from sweeps.core import metrics, provenance, references
+from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root, local_checkpoint
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, unknown_trial
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
-from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
+from sweeps.core.sweep_folder import refuse_special_files
 from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, complete_trial_id, format_trial_id
 from sweeps.core.trust import UnreadableFile, refuse_unsigned
 from sweeps.data.prepared_store import PreparedStore
@@ -99,10 +100,30 @@ def export_trial(
     """
     result = study_store.results()[number]
     exported = Exported(describe_recorded(study_store, number))
-    source, step, note = _model_to_export(folder, study_store, number, result, refitted, latest)
+    checkpoint, step, note = _model_to_export(folder, study_store, number, result, refitted, latest)
     exported = replace(exported, notes=(note,) if note else ())
-    if source is None:
+    if checkpoint is None:
         return exported
+    with local_checkpoint(checkpoint) as source:
+        refuse_special_files(source)
+        return _export_checkpoint(exported, source, step, folder, space, study_store, number, target, roots, refitted, trust)
+
+
+def _export_checkpoint(
+    exported: Exported,
+    source: Path,
+    step: int,
+    folder: Path,
+    space: Space,
+    study_store: StudyStore,
+    number: int,
+    target: Path,
+    roots: tuple[Path, ...],
+    refitted: Refitted | None,
+    trust: bool,
+) -> Exported:
+    """Export the checkpoint in the folder `source`. For the arguments, see `export_trial`."""
+    result = study_store.results()[number]
     if space.trainer.load is None:
         return replace(exported, checkpoint=write.copy_checkpoint(source, target / "checkpoint"))
     sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
@@ -125,20 +146,19 @@ def export_trial(
 
 def _model_to_export(
     folder: Path, study_store: StudyStore, number: int, result: Result, refitted: Refitted | None, latest: bool
-) -> tuple[Path | None, int, str]:
-    """Return the folder of the checkpoint to export, the step of its model, and a note for the user, which may be empty.
+) -> tuple[str | None, int, str]:
+    """Return the checkpoint to export, the step of its model, and a note for the user, which may be empty.
 
-    If there is no checkpoint to export, the folder is None, the step is 0, and the note gives the reason.
+    If there is no checkpoint to export, it is None, the step is 0, and the note gives the reason.
     """
     if refitted is not None:
-        return refitted.checkpoint, refitted.steps, ""
+        return str(refitted.checkpoint), refitted.steps, ""
     trial_id = format_trial_id(number)
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     if checkpoint is None:
         return None, 0, f"trial {trial_id} cannot be exported, because it reported no checkpoint"
-    source = SweepFolder(folder).trial(trial_id) / Path(checkpoint.path).name  # the sweep's folder may have been moved
-    refuse_special_files(source)
-    if not source.is_dir():
+    source = f"{checkpoint_root(folder, trial_id)}/{Path(checkpoint.path).name}"  # the sweep's folder may have been moved
+    if not checkpoint_exists(source):
         deleted = "latest checkpoint" if latest else "checkpoint"
         return None, 0, f"trial {trial_id} cannot be exported, because its {deleted} was deleted"
     step, value, note = checkpoint.best_step, study_store.value_at(number, checkpoint.best_step), ""
@@ -393,4 +413,6 @@ def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -
     Only the name of the recorded path is used, because the sweep's folder may have been moved.
     """
     checkpoint = study_store.latest(number) if latest else result.checkpoint
-    return checkpoint is not None and (SweepFolder(study_store.folder).trial(number) / Path(checkpoint.path).name).is_dir()
+    if checkpoint is None:
+        return False
+    return checkpoint_exists(f"{checkpoint_root(study_store.folder, format_trial_id(number))}/{Path(checkpoint.path).name}")

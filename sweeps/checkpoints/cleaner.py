@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
-from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
+from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint, root_in, sizes_of_files
+from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Result, State, format_trial_id
 from sweeps.space.section_models import Repeats
@@ -53,10 +55,15 @@ class CheckpointCleaner:
 
     Attributes:
         freed: Number and size of the checkpoints that were deleted so far.
+        store: Address of the sweep's store; None if the checkpoints are on disk.
+        before_delete: Function that is called before checkpoints are deleted. It saves the study in the store, so that the study in the
+            store names no deleted checkpoint.
     """
 
     def __init__(self, folder: Path, policy: RetentionPolicy, repeats: Repeats, goals: tuple[bool, ...], ended: list[EndedTrial]):
         self.folder, self.policy, self.repeats, self.goals = SweepFolder(folder).trials, policy, repeats, goals
+        self.store = store_of(folder)
+        self.before_delete: Callable[[], None] = lambda: None
         self.freed = CleanupResult()
         self._ended = {trial[0]: trial for trial in ended}
         self._files: dict[int, dict[str, int]] = {}  # sizes of checkpoints, by trial and name; an ended trial's folder is read only once
@@ -103,18 +110,34 @@ class CheckpointCleaner:
         Returns:
             Number and size of the checkpoints that were deleted so far. With `dry_run`, these are the checkpoints that would be deleted.
         """
-        for folder in self.folder.glob("[0-9]*"):
-            if folder.name.isdigit() and (int(folder.name) not in self._ended or int(folder.name) not in self._files):
-                self._files[int(folder.name)] = checkpoint_sizes(folder)
+        self._measure()
         ranking = rank_trials(Configurations.of((trial[:3] for trial in self._ended.values()), self.repeats), self.goals)
         trials = [self._checkpoints_of(number, number in ranking.finished) for number, files in self._files.items() if files]
-        for number, name in select_deletable(trials, ranking.ranked, ranking.protected, self.policy):
-            if not dry_run and not delete_checkpoint(self.folder / format_trial_id(number) / name):
+        deletable = select_deletable(trials, ranking.ranked, ranking.protected, self.policy)
+        if deletable and not dry_run:
+            self.before_delete()
+        for number, name in deletable:
+            if not dry_run and not delete_checkpoint(f"{root_in(self.store, self.folder / format_trial_id(number))}/{name}"):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
             self._deleted[number, name] = self._files[number].pop(name)
         left = sum(sum(files.values()) for files in self._files.values())
         return CleanupResult(len(self._deleted), len({number for number, _ in self._deleted}), sum(self._deleted.values()), left)
+
+    def _measure(self) -> None:
+        """Read the sizes of checkpoints that are not known, or that may have changed because the trial runs."""
+        if self.store is not None and not self._files:  # One listing of the whole store is faster than one for each trial.
+            files: dict[int, dict[str, int]] = {}
+            for path, file in open_store(f"{self.store}/trials").files().items():
+                trial, _, name = path.partition("/")
+                if trial.isdigit():
+                    files.setdefault(int(trial), {})[name] = file.size
+            self._files = {number: sizes_of_files(inside) for number, inside in files.items()}
+            return
+        known = set(self._files) | {int(folder.name) for folder in self.folder.glob("[0-9]*") if folder.name.isdigit()}
+        for number in known | (set(self._ended) if self.store is not None else set()):
+            if number not in self._ended or number not in self._files:
+                self._files[number] = checkpoint_sizes(root_in(self.store, self.folder / format_trial_id(number)))
 
     def _checkpoints_of(self, number: int, finished: bool) -> TrialCheckpoints:
         if number not in self._ended:

@@ -29,11 +29,13 @@ from sweeps.cli.group import main
 @click.option("--force", is_flag=True, help="With --alias: move the alias even if the new version is not better.")
 @options.share("with --refit, the limit of the original run")
 @options.trust
-@options.root
-def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | None, alias: str | None, force: bool, **how: Any) -> None:
+@options.stored_root
+def export(
+    sweep: str, root: Path | str, top: int | None, pareto: bool, name: str | None, alias: str | None, force: bool, **how: Any
+) -> None:
     """Write the bundle of a trial of SWEEP. SWEEP is a folder, a name, the beginning of a name, or `latest`."""
     from sweeps.controller import exports
-    from sweeps.controller.sweep_lookup import find
+    from sweeps.controller.stored_sweeps import fetched
     from sweeps.tracking.mlflow import registry
 
     if (alias is not None or force) and name is None:
@@ -44,7 +46,7 @@ def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | No
         )
     if name is not None:
         registry.check_names(name, alias)
-    folder = find(sweep, root)
+    folder = fetched(sweep, root)
     reuse = name is not None  # To register a model, an earlier export of this model can be used again.
     written = exports.export(folder, top=top, pareto=pareto, reuse=reuse, **how)
     for exported in written:

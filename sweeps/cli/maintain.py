@@ -32,15 +32,15 @@ from sweeps.terminal import text
     help="Size limit of all checkpoints together, such as 10GB; checkpoints of the worst trials are deleted first.  [default: no limit]",
 )
 @click.option("--dry-run", is_flag=True, help="Print how much space would be freed, and delete nothing.")
-@options.root
-def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path) -> None:
+@options.stored_root
+def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path | str) -> None:
     """Delete the checkpoints of SWEEP that are needed neither to resume the sweep nor to export the best trial."""
     from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
     from sweeps.checkpoints.retention import RetentionPolicy
-    from sweeps.controller.sweep_lookup import find
+    from sweeps.controller.stored_sweeps import fetched
 
     policy = RetentionPolicy(per_trial, top, None if max_disk is None else parse_size(max_disk))
-    freed = collect_garbage(find(sweep, root), policy, dry_run)
+    freed = collect_garbage(fetched(sweep, root), policy, dry_run)
     click.echo(text.format_freed(dataclasses.asdict(freed), "would free" if dry_run else "freed"))
 
 

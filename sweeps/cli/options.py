@@ -9,12 +9,37 @@ from typing import Any, TypeVar
 import click
 
 from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.stores import check_address, is_address
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The type of an option or argument that names a file or a folder.
 PATH: Any = click.Path(path_type=Path)
 
-root = click.option("--dir", "root", type=PATH, default=Path(DEFAULT_ROOT), show_default=True, help="Root folder of all sweeps.")
+
+class _Root(click.ParamType[Any]):
+    """Type of `--dir`: the path of a folder, or the address `s3://BUCKET/PREFIX`."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return check_address(value, "--dir") if is_address(value) else Path(value)
+
+
+class _LocalRoot(_Root):
+    """Type of `--dir` in commands that do not read from a store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if is_address(value):
+            verbs = "run, resume, show, export, rerun and gc"
+            raise InputError(Problem("--dir", f"{value}: must be a folder; only {verbs} take an address in a store"))
+        return super().convert(value, param, ctx)
+
+
+ROOT: Any = _Root()
+_ROOT_OPTION: dict[str, Any] = {"default": Path(DEFAULT_ROOT), "show_default": True}
+root = click.option("--dir", "root", type=_LocalRoot(), **_ROOT_OPTION, help="Root folder of all sweeps.")
+stored_root = click.option("--dir", "root", type=ROOT, **_ROOT_OPTION, help="Root folder of all sweeps, or s3://BUCKET/PREFIX.")
 trust = click.option(
     "--trust",
     is_flag=True,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @main.command(short_help="Search a space and export the best trial.")
 @click.argument("file", type=options.PATH)
-@click.option("--dir", "root", type=options.PATH, default=None, help="Root folder of all sweeps.  [default: sweeps-runs]")
+@click.option(
+    "--dir", "root", type=options.ROOT, default=None, help="Root folder of all sweeps, or s3://BUCKET/PREFIX.  [default: sweeps-runs]"
+)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of FILE, such as limits.max_trials=8.")
 @click.option(
     "--address", default=None, help="Address of a Ray cluster.  [default: the cluster of the Ray job, else start Ray on this machine]"
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 @options.share("those that no other sweep on this machine uses")
 @options.only_json
 @options.quiet
-def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
+def run(file: Path, root: Path | str | None, as_json: bool, quiet: bool, **how: Any) -> None:
     """Search the space in FILE, log every trial to MLflow, and export the best trial."""
     from sweeps.controller.api import run as run_sweep
 
@@ -60,16 +62,16 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @options.trust
 @options.only_json
 @options.quiet
-@options.root
-def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as_json: bool, quiet: bool, **how: Any) -> None:
+@options.stored_root
+def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path | str, as_json: bool, quiet: bool, **how: Any) -> None:
     """Continue SWEEP after an interruption or a crash.
 
     To change the sweep's `limits`, pass a space FILE. The other sections of FILE must be the same as before.
     """
     from sweeps.controller.api import resume as resume_sweep
-    from sweeps.controller.sweep_lookup import find
+    from sweeps.controller.stored_sweeps import fetched
 
-    _run_with_progress(functools.partial(resume_sweep, find(sweep, root), file, add_trials=add_trials or 0, **how), as_json, quiet)
+    _run_with_progress(functools.partial(resume_sweep, fetched(sweep, root), file, add_trials=add_trials or 0, **how), as_json, quiet)
 
 
 @main.command()
@@ -78,16 +80,16 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
 @options.share("the limit of the original run")
 @options.as_json
-@options.root
-def rerun(sweep: str, trial: str, as_json: bool, root: Path, **how: Any) -> None:
+@options.stored_root
+def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **how: Any) -> None:
     """Run TRIAL of SWEEP again and check that the reports are equal.
 
     The exit code is 1 if the new reports differ from the recorded ones. The new run itself is not recorded.
     """
     from sweeps.controller.rerun import rerun as rerun_trial
-    from sweeps.controller.sweep_lookup import find
+    from sweeps.controller.stored_sweeps import fetched
 
-    comparison = rerun_trial(find(sweep, root), trial, **how)
+    comparison = rerun_trial(fetched(sweep, root), trial, **how)
     click.echo(json.dumps(comparison.to_json()) if as_json else printable(str(comparison)))
     sys.exit(0 if comparison.equal else 1)
 

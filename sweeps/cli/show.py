@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -38,18 +39,25 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @click.option("--trial", default=None, metavar="ID", help="Show one trial: its configuration, curve and error. `best` is the best trial.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show every trial, not only the best {SHOWN_TRIALS}.")
 @options.as_json
-@options.root
-def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Path) -> None:
+@options.stored_root
+def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Path | str) -> None:
     """Show SWEEP and its trials, or one trial.
 
     SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the name, the newest is shown.
     """
-    from sweeps.controller.sweep_lookup import find, trial_of
+    from sweeps.controller.stored_sweeps import opened
+
+    with opened(sweep, root) as (folder, is_copy):
+        _show(folder, is_copy, trial, show_all, as_json)
+
+
+def _show(folder: Path, is_copy: bool, trial: str | None, show_all: bool, as_json: bool) -> None:
+    from sweeps.controller.sweep_lookup import trial_of
     from sweeps.controller.sweep_summary import summarize
     from sweeps.study import record
 
-    summary = summarize(find(sweep, root))
-    study = record.read(summary.folder)
+    summary = dataclasses.replace(summarize(folder), is_copy=is_copy)
+    study = record.read(folder)
     for problem in summary.problems:
         click.echo(printable(str(problem)), err=True)
     if trial is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import shutil
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import space as space_file
+from sweeps.controller import stored_sweeps
 from sweeps.controller.session import prepare_ray, reserve
 from sweeps.controller.status import SweepStatus
+from sweeps.controller.store_mirror import mirrored
 from sweeps.controller.sweep_run import SweepRun
 from sweeps.core import logging_setup
 from sweeps.core.command_hints import DEFAULT_ROOT
@@ -23,14 +26,18 @@ from sweeps.core.folder_lock import FolderLock
 from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, refuse_invalid_result
 from sweeps.core.secrets import without_password
+from sweeps.core.stores import check_address, is_address, store_of
 from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_links
+from sweeps.core.trust import read, sign
 from sweeps.data.metric_checks import check_metric_functions
+from sweeps.data.passed_tables import lazy_files, named_tables, save_tables
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.data.prepared_store import refuse_untrusted
 from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space
+from sweeps.space.passed_tables import ROWS, overrides_of, table_overrides
 from sweeps.space.saved_space import resumed_space, save_space
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
@@ -40,6 +47,7 @@ from sweeps.tracking.mlflow import uris
 def run(
     file: str | os.PathLike[str],
     *,
+    data: Any = None,
     dir: str | os.PathLike[str] | None = None,
     overrides: tuple[str, ...] = (),
     address: str | None = None,
@@ -53,7 +61,11 @@ def run(
 
     Args:
         file: The space file.
-        dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory.
+        data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A table is a frame of pandas, Polars or
+            Dask, an Arrow table, a Ray Dataset, or a dataset of Hugging Face. A table in memory is copied to the sweep's folder. A lazy
+            table stays lazy: only its recipe is stored.
+        dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory. With `s3://BUCKET/PREFIX`, checkpoints, reports
+            and bundles are stored there, and `sweeps-runs` in the working directory has the files with which this process works.
         overrides: Changes to the space file, each in the form `key.path=YAML value`, as for the option `--set`.
         address: Address of a Ray cluster. By default, sweeps uses the Ray cluster that this process is connected to, or the cluster of
             the Ray job in which this process runs. If there is none, sweeps starts Ray on this machine.
@@ -75,26 +87,40 @@ def run(
         BundleError: The bundle's predictions differ from the predictions during training.
     """
     began = round(time.time(), 3)  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
-    space = space_file.load(Path(file), tuple(overrides))
-    root, uri = Path(dir or DEFAULT_ROOT), _tracking_uri(tracking_uri, space.has_mlflow)
+    tables = {} if data is None else named_tables(data)
+    space = _load(file, overrides, overrides_of(Path(f"{key}{ROWS}") for key in tables))
+    address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
+    root, uri = Path(DEFAULT_ROOT if address_of_all or not dir else dir), _tracking_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
-    _check(space, root, storage, address, cpus)
+    _check(space, root, storage, address, cpus, has_tables=bool(tables))
     trackers = create_trackers(space)
     prepare_ray(address)
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
     sweep = SweepRun(space, root, folder, began, address, uri, on_progress, trackers=trackers)
     try:
-        _save(folder, space, began, storage, address=address, tracking_uri=uri and without_password(uri), cpus=cpus, gpus=gpus)
+        if tables:
+            save_tables(tables, SweepFolder(folder).tables)
+            sweep.space = space = _load(file, overrides, table_overrides(SweepFolder(folder).tables))
+            check_data(space)
+        stored = {"store": stored_sweeps.new_store(address_of_all, folder)} if address_of_all else {}
+        _save(folder, space, began, storage, **stored, address=address, tracking_uri=uri and without_password(uri), cpus=cpus, gpus=gpus)
         with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
             return sweep.run()
     except (InputError, OSError) as e:
         if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
             raise
         _remove_folder(folder, new_root)  # No trial has run yet, so nothing is lost.
+        if address_of_all:
+            stored_sweeps.delete_store(f"{address_of_all}/{folder.name}")
         if isinstance(e, OSError):
             raise InputError(Problem("--dir", f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder")) from e
         raise
+
+
+def _load(file: str | os.PathLike[str], overrides: tuple[str, ...], tables: tuple[str, ...]) -> Space:
+    """Load a space file. The overrides `tables` name the tables that the script passed; they are not recorded in the space."""
+    return dataclasses.replace(space_file.load(Path(file), (*tables, *overrides)), overrides=tuple(overrides))
 
 
 def _save(folder: Path, space: Space, began: float, storage: str | None, **options: str | int | None) -> None:
@@ -105,14 +131,18 @@ def _save(folder: Path, space: Space, began: float, storage: str | None, **optio
         storages.connect(storage)
 
 
-def _check(space: Space, root: Path, storage: str | None, address: str | None, cpus: int | None) -> None:
-    """Raise an InputError that lists the problems that can be found before Ray starts."""
+def _check(space: Space, root: Path, storage: str | None, address: str | None, cpus: int | None, has_tables: bool) -> None:
+    """Raise an InputError that lists the problems that can be found before Ray starts.
+
+    If the script passed tables (`has_tables`), the data is not checked, because the tables are not yet in the sweep's folder.
+    """
     for note in space.notes:
         logging.getLogger("sweeps").warning("note: %s", note)
     if storage is not None:
         storages.check(storage)
     check_root(root)
-    check_data(space)
+    if not has_tables:
+        check_data(space)
     if problems := check_metric_functions(space) or check_plugins(space):
         raise locate_problems(space, problems)
     if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space, cpus)):
@@ -149,7 +179,7 @@ def resume(
     """Continue a sweep that was interrupted or whose process died. Its study and its checkpoints are reused.
 
     Args:
-        sweep: The sweep's folder.
+        sweep: The sweep's folder, or its address, such as `s3://BUCKET/PREFIX/SWEEP`.
         file: Space file with new `limits`. Its other sections must be the same as when the sweep started. None keeps the limits.
         overrides: Changes to `limits`, each in the form `limits.key=YAML value`, as for the option `--set`.
         add_trials: Number of trials to run in addition to the planned ones.
@@ -170,7 +200,7 @@ def resume(
         SweepFailed: No trial has a value.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
-    folder = Path(sweep).resolve()
+    folder = stored_sweeps.fetch(sweep)
     origin = _check_folder(folder, storage, trust)
     with FolderLock(folder):
         space, _ = resumed_space(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
@@ -180,7 +210,8 @@ def resume(
         logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
         earlier = continued.resume(changed=bool(file or overrides or add_trials))
         if earlier is not None:
-            return earlier
+            with mirrored(folder):  # The driver may have been killed before it had copied the last files to the sweep's store.
+                return earlier
         prepare_ray(address)
         with reserve(folder.name, folder, address, cpus, gpus, origin) as continued.share:
             return continued.run()
@@ -195,8 +226,13 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
         raise InputError(
             Problem("--storage", f"the study of this sweep is in {place}, not in {without_password(storage)}; leave the option out")
         )
+    store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_links(folder)
     refuse_untrusted(folder, trust)
+    for recipe in lazy_files(SweepFolder(folder).tables):
+        read(recipe, trust)
+        if trust:  # so that the data actor reads it, too
+            sign(recipe)
     return origin
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import SweepFailed, SweepsError
 from sweeps.core.result import SweepResult
+from sweeps.core.stores import recorded_store
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space.saved_space import roots_of
 from sweeps.space.section_models import Constraint
@@ -82,6 +83,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
         notes=notes,
         front=tuple(trial_export.describe_recorded(store, n) for n in front),
         freed=dataclasses.asdict(cleaner.freed) if (cleaner := controller.trials.cleaner) else None,
+        store=recorded_store(folder),
     )
     ended = time.time()
     controller.publish_stage("writing the report")

@@ -22,6 +22,7 @@ from sweeps.controller.trial_lifecycle import TrialLifecycle
 from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.stores import check_store
 from sweeps.core.trial import Action, State
 from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import all_rungs
@@ -230,6 +231,7 @@ class SweepController:
         if progress.state is not None:
             if progress.state is State.FAIL:
                 check_disk_space(self.folder, progress.error or "")
+                check_store(self.folder, progress.error or "")
             if progress.refused is not None and not self.search.budget.ended:  # Every other trial would fail for the same reason.
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)

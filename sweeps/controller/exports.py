@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeps.controller import stored_sweeps
 from sweeps.core.atomic_files import part_of
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.result import read_result, to_json_value
+from sweeps.core.stores import store_of
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_links
 from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
@@ -67,7 +69,7 @@ def export(
     """Export one or several trials of a sweep as bundles.
 
     Args:
-        sweep: The sweep's folder.
+        sweep: The sweep's folder, or its address, such as `s3://BUCKET/PREFIX/SWEEP`.
         trial: Id of the trial to export. The default is the best trial.
         top: Number of trials to export, the best first.
         pareto: True to export all trials of the Pareto front. This needs several objectives.
@@ -101,9 +103,11 @@ def export(
         raise InputError(
             Problem("--cpus" if cpus is not None else "--gpus", "is allowed only with --refit, because nothing is trained without --refit")
         )
-    export_run = _Export.open(Path(sweep).resolve(), refit, latest, trust, Share(cpus, gpus))
+    export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
     with FolderLock(export_run.folder):
-        return export_run.write(trial, top, pareto, Path(output).resolve() if output else None, reuse)
+        written = export_run.write(trial, top, pareto, Path(output).resolve() if output else None, reuse)
+    stored_sweeps.save_exports(export_run.folder, [exported.path for exported in written])
+    return written
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,7 @@ class _Export:
         if space.data.folds and latest:
             raise InputError(Problem("--latest", "does not work with a cross-validation, whose checkpoints hold no model"))
         refit = refit or space.data.folds > 0
+        store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
         refuse_links(folder)
         if not refit and space.trainer.load is not None:
             refuse_untrusted(folder, trust)

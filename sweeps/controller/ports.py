@@ -30,6 +30,8 @@ class PoolHandle(Protocol):
         configure: Pass the data actor and a description of the label column to the pool.
         advance: Wait until a trial has new progress, and return the progress.
         step: Wait like `advance`, and return the progress in the form of a result of Ray Tune.
+        unneeded: Return the checkpoints in the sweep's store that are no longer needed.
+        delete_unneeded: Delete checkpoints that `unneeded` has returned.
         await_stopped: Wait until the loops of stopped trials have ended.
         shutdown: Close all workers.
     """
@@ -48,5 +50,7 @@ class PoolHandle(Protocol):
     configure: RemoteMethod
     advance: RemoteMethod
     step: RemoteMethod
+    unneeded: RemoteMethod
+    delete_unneeded: RemoteMethod
     await_stopped: RemoteMethod
     shutdown: RemoteMethod

@@ -15,12 +15,14 @@ from pydantic import JsonValue
 from sweeps.core import provenance
 from sweeps.core.atomic_files import write_bytes
 from sweeps.core.checkpoint_files import GONE, step_of
+from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.json_files import read_json_object
 from sweeps.core.origin import read_origin
 from sweeps.core.result import best_trials, read_result, result_file_error, to_json_value
 from sweeps.core.secrets import without_password
+from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import CHECKPOINTS, JOURNAL, MANIFEST, ORIGIN, RESULT, SweepFolder
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint
 from sweeps.search.journal_rebuild import RebuiltJournal
@@ -86,6 +88,9 @@ def repair(sweep: str | os.PathLike[str]) -> RepairResult:
     read_origin(folder)
     if (place := place_of(folder)) is not None:
         text = f"the study is in {without_password(place[0])}, but only a journal file can be repaired; restore the database from a backup"
+        raise InputError(Problem(str(folder), text))
+    if (store := recorded_store(folder)) is not None:
+        text = f"the sweep is stored in {store}; `{resume_command(folder)}` replaces a damaged study by the study in the store"
         raise InputError(Problem(str(folder), text))
     _check_owner(folder)
     with FolderLock(folder):

@@ -5,20 +5,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import json
 import math
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.controller import stored_sweeps
 from sweeps.controller.session import SweepSession, prepare_ray, reserve
 from sweeps.core import logging_setup
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.atomic_files import write_text
+from sweeps.core.errors import InputError, Problem, StoreError
 from sweeps.core.origin import read_origin
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
+from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import GangSizePeriod, Report, Result, State
 from sweeps.data.preflight import locate_problems
@@ -110,7 +113,7 @@ def rerun(
     steps. Neither the study nor MLflow changes.
 
     Args:
-        sweep: The sweep's folder.
+        sweep: The sweep's folder, or its address, such as `s3://BUCKET/PREFIX/SWEEP`.
         trial: The trial's id. A trial that was stopped or interrupted runs up to the step where it stopped.
         address: Address of a Ray cluster. The default is the address with which the sweep started.
         cpus: Largest number of CPUs that the trial uses. The default is the number with which the sweep started.
@@ -124,7 +127,8 @@ def rerun(
     from sweeps.study import record
     from sweeps.study.trial_building import build_trial
 
-    folder = Path(sweep).resolve()
+    folder = stored_sweeps.fetch(sweep)
+    store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     space, roots = saved_space(folder)
     study = record.read(folder)
     recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
@@ -192,10 +196,29 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
-        shutil.copy(SweepFolder(folder).origin, scratch)  # Each node of a cluster reads this file to check that it sees the folder.
+        _copy_origin(folder, scratch)
+        if (store := store_of(scratch)) is not None:
+            stack.callback(_delete_stored, store)
         stack.callback(FolderLock(scratch).release)  # A resume deletes scratch folders that are not locked.
         stack.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
         yield scratch
+
+
+def _copy_origin(folder: Path, scratch: Path) -> None:
+    """Copy `origin.json` to a temporary folder. Each node of a cluster reads this file to check that it sees the folder.
+
+    The temporary folder has its own part of the sweep's store.
+    """
+    origin = read_origin(folder)
+    if (store := store_of(folder)) is not None:
+        origin["store"] = f"{store}/{scratch.name}"
+    write_text(SweepFolder(scratch).origin, json.dumps(origin))
+
+
+def _delete_stored(store: str) -> None:
+    """Delete the files of a temporary folder in the sweep's store. If this fails, the next resume deletes them."""
+    with contextlib.suppress(StoreError):
+        open_store(store).delete("")
 
 
 def _compare(

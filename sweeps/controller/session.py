@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import shutil
 import sys
@@ -20,6 +21,7 @@ from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import COSTS, Shape, auto_concurrency, fits_into
+from sweeps.core.stores import is_address, needed_environment, store_of
 from sweeps.core.sweep_folder import SCRATCH
 from sweeps.data import ingest
 from sweeps.data.metric_checks import check_metrics
@@ -195,10 +197,19 @@ class SweepSession:
                 problems = [Problem(problem.place, problem.text + left) for problem in problems]
             raise InputError(problems)
 
+    @functools.cached_property
+    def _secrets(self) -> dict[str, str]:
+        """Environment variables for S3-compatible storage, if the sweep uses such storage."""
+        data = self.space.data
+        sources = [data.train, *(str(split.path) for split in (data.valid, data.test) if split is not None and split.path)]
+        sources += [variant.train for variant in self.space.variants]
+        return needed_environment() if store_of(self.folder) is not None or any(map(is_address, sources)) else {}
+
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool
 
-        job = dataclasses.replace(job_of(self.space, self.cluster.roots), **self._job, stream=self._stream_settings())
+        stored: dict[str, Any] = {"store": store_of(self.folder), "secrets": self._secrets}
+        job = dataclasses.replace(job_of(self.space, self.cluster.roots), **stored, **self._job, stream=self._stream_settings())
         resources = self.cluster.total if self.cluster.ours else None
         parked = self.cluster.parked if self.cluster.ours else None
         reserves = job.stream is not None and not self.cluster.ours
@@ -231,6 +242,7 @@ class SweepSession:
             modules=sorted(name for name in names if name.startswith("sklearn.")),
             once=not any(list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")),
             stream=self._stream_settings(),
+            secrets=self._secrets,
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sweeps.controller import sweep_lookup
+from sweeps.controller import stored_sweeps, sweep_lookup
 from sweeps.controller.sweep_summary import trial_state
 from sweeps.core import folder_lock
 from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.stores import is_address
 from sweeps.space.saved_space import bundle_of
 from sweeps.study import record
 
@@ -151,13 +152,15 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
     """Open a sweep for reading.
 
     Args:
-        sweep: The sweep's folder, its name in the root (or the beginning of its name), or `latest`.
-        dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory.
+        sweep: The sweep's folder, its name in the root (or the beginning of its name), or `latest`. Or the address of a sweep in a store,
+            such as `s3://BUCKET/PREFIX/SWEEP`, whose files are then copied to a folder in the root.
+        dir: Root folder of all sweeps, or the address of all sweeps; by default `sweeps-runs` in the working directory.
 
     Raises:
         InputError: No sweep matches, or several sweeps match.
     """
-    return Sweep(sweep_lookup.find(Path(sweep), Path(dir or DEFAULT_ROOT)))
+    found = stored_sweeps.find(str(sweep), str(dir or DEFAULT_ROOT))
+    return Sweep(stored_sweeps.fetch(found, None if is_address(dir) else dir))
 
 
 def _column(values: list[Any]) -> pd.Series:

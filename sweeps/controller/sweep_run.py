@@ -16,11 +16,13 @@ from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.conclusion import Conclusion
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
+from sweeps.controller.store_mirror import StoreMirror, mirrored
 from sweeps.core import crash_cleanup, logging_setup, provenance, references
 from sweeps.core.atomic_files import write_text
+from sweeps.core.checkpoint_files import local_checkpoint
 from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
-from sweeps.core.errors import SweepsError
+from sweeps.core.errors import StoreError, SweepsError
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import auto_concurrency
 from sweeps.core.result import SweepResult, read_result, relocate
@@ -79,6 +81,7 @@ class SweepRun:
     def __post_init__(self) -> None:
         self._publish_status = _with_stdout(self.on_progress) if self.on_progress else lambda status: None
         self._interrupt = Interrupt(f"\nstopped at once; to continue the sweep: {resume_command(self.folder)}\n")
+        self._mirror: StoreMirror | None = None  # None if the sweep has no store
         self._search_loop: SearchLoop | None = None  # None until `resume` has run, or in a new sweep until the data is loaded
         self._earlier_front: frozenset[int] = frozenset()  # numbers of the trials on the Pareto front of an earlier process
         self._began = self.first_began  # when the sweep would have started if it had run without breaks
@@ -118,8 +121,9 @@ class SweepRun:
         pickles = definition_of(references.parse(self.space.trainer.loop)[0], roots_of(self.space)).pickles
         for number in (*search.interrupted, *search.view.paused) if pickles else ():
             if (checkpoint := search.store.live_trial(number).checkpoint) is not None:
-                refuse_special_files(Path(checkpoint.path))
-                refuse_unsigned(Path(checkpoint.path), pickles, self.trust)
+                with local_checkpoint(checkpoint.path) as files:
+                    refuse_special_files(files)
+                    refuse_unsigned(files, pickles, self.trust)
 
     def _earlier_result(self, search: SearchLoop, earlier: dict[str, Any], limit: str | None) -> SweepResult:
         """Return the saved result with a note that no trials are left. Send MLflow the data that its server did not receive.
@@ -159,13 +163,18 @@ class SweepRun:
 
     def run(self) -> SweepResult:
         """Run the sweep. This process must hold the lock on the sweep's folder. While the sweep runs, stdout goes to its log."""
+        hint = f"everything that the study has recorded is safe; to continue the sweep: {resume_command(self.folder)}"
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
-                return self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))
+                with mirrored(self.folder) as self._mirror:
+                    result = self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))
+                problem = self._mirror.problem if self._mirror is not None else None
+                return result.with_note(problem) if problem else result
+            except StoreError as e:
+                raise SweepsError(f"{e}; {hint}") from e
             except (SweepsError, KeyboardInterrupt):
                 raise
             except Exception as e:
-                hint = f"everything that the study has recorded is safe; to continue the sweep: {resume_command(self.folder)}"
                 if (outage := storages.outage(e)) is not None:
                     log.exception("the sweep cannot continue")
                     raise SweepsError(f"{outage}; {hint}") from None
@@ -250,22 +259,28 @@ class SweepRun:
         shapes = first_shapes(space, min(concurrency, max_trials))
         session.warm_workers(shapes)
         search = self._load_data(session, trackers)
+        if self._mirror is not None:
+            self._mirror.pool = session.pool
         controller = SweepController(
             search=search,
             pool=session.pool,
             trackers=trackers,
             began=self._began,
-            interrupted=lambda: self._interrupt.asked,
+            interrupted=lambda: self._interrupt.asked or (self._mirror is not None and self._mirror.taken_over),
             publish_status=self._publish_status,
             configure_pool=session.configure_pool,
             prefit=session.prefit(shapes),
             slots=concurrency if follows else None,
             slots_of=slots_of if follows else None,
         )
+        if self._mirror is not None and controller.trials.cleaner is not None:
+            controller.trials.cleaner.before_delete = self._mirror.save_study
         try:
             tune_search.run(controller, max_trials if follows else concurrency)
         finally:
             controller.close()
+            if self._mirror is not None:
+                self._mirror.detach()
         if controller.refused is not None:
             raise locate_problems(space, controller.refused.problems)
         if controller.data_error is not None:  # Not an `InputError`, after which the folder of a new sweep is removed.

@@ -17,6 +17,7 @@ from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.json_files import is_text, read_json_object
 from sweeps.core.origin import origin_error, valid_origin_keys
 from sweeps.core.result import outcome_of, read_result, relocate, result_file_error, to_json_value
+from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class SweepSummary:
             `waiting since 14:03:12 for nodes: ...` or `silent: rank 1 has not reported for 310 s; ...`. It is empty if the sweep does
             not run.
         problems: Messages about the damaged files in the folder.
+        store: Address of the sweep in S3-compatible storage; None if the sweep is only in its folder.
+        is_copy: True if the folder is a temporary copy of the sweep in the store.
     """
 
     name: str
@@ -57,6 +60,8 @@ class SweepSummary:
     algorithm: str | None = None
     stages: dict[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    store: str | None = None
+    is_copy: bool = False
 
     def state_of(self, trial: TrialRecord) -> str:
         """Return a trial's state in one word. This is `waiting`, for example, if the trial waits for workers (see `stages`)."""
@@ -67,7 +72,7 @@ class SweepSummary:
         """Return the JSON object that `ls --json` prints."""
         shown: dict[str, JsonValue] = {
             "sweep": self.name,
-            "dir": str(self.folder),
+            "dir": None if self.is_copy else str(self.folder),
             "state": self.state,
             "began": datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds"),
             "trials": {**self.trials},
@@ -76,6 +81,8 @@ class SweepSummary:
             "best": None if self.best is None else {"trial": self.best[0], "value": to_json_value(self.best[1])},
             "algorithm": self.algorithm,
         }
+        if self.store is not None:
+            shown["store"] = self.store
         if self.problems:
             shown["problems"] = [str(problem) for problem in self.problems]
         return shown
@@ -142,6 +149,7 @@ def summarize(folder: Path) -> SweepSummary:
         algorithm=origin.get("algorithm"),
         stages=stages,
         problems=tuple(problems),
+        store=recorded_store(folder),
     )
 
 

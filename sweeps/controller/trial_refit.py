@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sweeps.bundle.export import Refitted
 from sweeps.controller.rerun import scratch_folder, train_once
 from sweeps.controller.session import SweepSession, prepare_ray, reserve
+from sweeps.core.checkpoint_files import local_checkpoint
 from sweeps.core.errors import BundleError, InputError, Problem, SweepFailed
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.origin import read_origin
@@ -77,7 +78,8 @@ def refitted(
         _, end = train_once(session, trial, fingerprint)
         checkpoint = last_checkpoint(trial.id, end, steps)
         rows = PreparedStore(scratch).load_info(trial.data).rows
-        yield Refitted(scratch, Path(checkpoint.path), steps, rows["train"] + (0 if space.data.folds else rows["valid"]))
+        with local_checkpoint(checkpoint.path) as files:
+            yield Refitted(scratch, files, steps, rows["train"] + (0 if space.data.folds else rows["valid"]))
 
 
 def steps_of(result: Result) -> int | None:

@@ -1,15 +1,49 @@
-"""List, measure and delete the checkpoints of one trial on disk."""
+"""List, measure, copy and delete the checkpoints of one trial: on disk, or in the store of the sweep (see `core/stores.py`).
+
+A checkpoint, and the folder of a trial's checkpoints, is a path, or an address such as `s3://bucket/churn-20260102-120000/trials/0007`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from sweeps.core import stores
+from sweeps.core.atomic_files import staged
+from sweeps.core.errors import StoreError
+from sweeps.core.stores import Store
+from sweeps.core.sweep_folder import SweepFolder
 
 # Suffix of a checkpoint that is being deleted.
 GONE = ".gone"
+
+
+def checkpoint_root(folder: Path, trial: str) -> str:
+    """Return the folder of a trial's checkpoints: the trial's folder, or an address in the sweep's store.
+
+    Args:
+        folder: The sweep's folder.
+        trial: The trial's id.
+    """
+    return root_in(stores.store_of(folder), SweepFolder(folder).trial(trial))
+
+
+def root_in(store: str | None, trial_folder: str | Path) -> str:
+    """Return the folder of a trial's checkpoints, given the address of the sweep's store, or None if the sweep has no store."""
+    return str(trial_folder) if store is None else f"{store}/trials/{Path(trial_folder).name}"
+
+
+def _in_store(place: str | Path) -> tuple[Store, str] | None:
+    """Return the store of a trial's folder or of a checkpoint, and its name in the store. None if this is a path on disk."""
+    if not stores.is_address(place):
+        return None
+    bucket, _, name = str(place).removeprefix(stores.SCHEME).partition("/")
+    return stores.open_store(f"{stores.SCHEME}{bucket}"), name
 
 
 def step_of(name: str) -> int:
@@ -34,17 +68,106 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
     return sorted(whole, key=step_of, reverse=True)[:count]
 
 
-def checkpoint_sizes(folder: Path) -> dict[str, int]:
+def checkpoint_sizes(folder: str | Path) -> dict[str, int]:
     """Return the size in bytes of each checkpoint in a trial's folder, by the checkpoint's name.
 
     Other processes may write or delete files meanwhile. If a file disappears before it is measured, it counts as 0 bytes.
     """
+    if there := _in_store(folder):
+        return sizes_of_files({name: file.size for name, file in there[0].files(there[1]).items()})
     found = {}
-    for path in sorted(folder.glob("checkpoint_*")):
+    for path in sorted(Path(folder).glob("checkpoint_*")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if path.is_dir():
                 found[path.name] = sum(_size(file) for file in path.rglob("*"))
     return found
+
+
+def sizes_of_files(files: dict[str, int]) -> dict[str, int]:
+    """Return the size of each checkpoint in a trial's folder, given the size of each file in the folder.
+
+    >>> sizes_of_files({"checkpoint_000001/a": 3, "checkpoint_000001/b/c": 4, "logs/rank-0.log": 9})
+    {'checkpoint_000001': 7}
+    """
+    found: dict[str, int] = {}
+    for name, size in sorted(files.items()):
+        first, inside, _ = name.partition("/")
+        if inside and first.startswith("checkpoint_"):
+            found[first] = found.get(first, 0) + size
+    return found
+
+
+def checkpoint_names(folder: str | Path) -> list[str]:
+    """Return the names of all checkpoints in a trial's folder, sorted. They may be incomplete."""
+    if stores.is_address(folder):
+        return sorted(checkpoint_sizes(folder))
+    return sorted(path.name for path in Path(folder).glob("checkpoint_*"))
+
+
+def checkpoint_exists(checkpoint: str | Path) -> bool:
+    """Return whether a checkpoint exists. It may be incomplete."""
+    if there := _in_store(checkpoint):
+        return bool(there[0].files(there[1]))
+    return Path(checkpoint).is_dir()
+
+
+def copy_checkpoint(source: str | Path, target: str) -> str:
+    """Copy a checkpoint: on disk with hard links, or inside the store. On disk, `target` appears only when the copy is complete.
+
+    Hard links are used because the driver's main thread waits for this copy, and copying 500 MB of data takes 0.3 s even from the page
+    cache. Hard links are safe for two reasons. First, a hard link stays valid after the donor's checkpoint is deleted. Second, the files of
+    a checkpoint are never modified. Ray, too, requires that training loops do not modify a checkpoint after they have reported it.
+
+    Args:
+        source: The checkpoint.
+        target: The copy.
+
+    Returns:
+        `target`.
+    """
+    if there := _in_store(source):
+        name = target.removeprefix(f"{there[0].address}/")
+        there[0].delete(name)
+        there[0].copy(there[1], name)
+        return target
+    with staged(Path(target)) as part:
+        shutil.copytree(source, part, copy_function=_link)
+    return target
+
+
+def _link(source: str, target: str) -> None:
+    """Create a hard link to a file. If this fails, for example because the file system has no hard links, copy the file."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def upload_checkpoint(source: Path, checkpoint: str) -> None:
+    """Copy the files of a local folder to a checkpoint in the sweep's store.
+
+    Raises:
+        StoreError: The storage does not answer, or refuses the files.
+    """
+    store, name = _in_store(checkpoint) or (None, "")
+    assert store is not None, checkpoint
+    store.put(source, name)
+
+
+@contextlib.contextmanager
+def local_checkpoint(checkpoint: str | Path) -> Iterator[Path]:
+    """Yield the local folder of a checkpoint. A checkpoint in a store is copied to a temporary folder, which exists within the block.
+
+    Raises:
+        FileNotFoundError: The store has no such checkpoint.
+        StoreError: The storage does not answer.
+    """
+    if (there := _in_store(checkpoint)) is None:
+        yield Path(checkpoint)
+        return
+    with tempfile.TemporaryDirectory(prefix="sweeps-checkpoint-", ignore_cleanup_errors=True) as folder:
+        there[0].get(there[1], Path(folder))
+        yield Path(folder)
 
 
 def _size(file: Path) -> int:
@@ -55,11 +178,18 @@ def _size(file: Path) -> int:
         return 0
 
 
-def delete_checkpoint(path: Path) -> bool:
-    """Delete a checkpoint's folder, and return True if the folder no longer exists.
+def delete_checkpoint(checkpoint: str | Path) -> bool:
+    """Delete a checkpoint, and return True if the checkpoint no longer exists.
 
-    The folder is renamed before its files are deleted, so no reader finds an incomplete checkpoint.
+    On disk, the folder is renamed before its files are deleted, so no reader finds an incomplete checkpoint.
     """
+    if there := _in_store(checkpoint):
+        try:
+            there[0].delete(there[1])
+        except StoreError:
+            return False
+        return True
+    path = Path(checkpoint)
     gone = path.with_name(f"{path.name}{GONE}")
     if gone.exists():  # an earlier deletion was interrupted
         shutil.rmtree(gone, ignore_errors=True)

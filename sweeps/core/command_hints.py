@@ -8,6 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from sweeps.core.stores import recorded_store
+
 # The default folder of all sweeps, in the working directory.
 DEFAULT_ROOT = "sweeps-runs"
 
@@ -71,4 +73,10 @@ def repair_command(folder: Path) -> str:
 
 def resume_command(folder: Path) -> str:
     """Return the command that resumes a sweep."""
-    return f"{shell_command('sweeps')} resume {shell_quoted(folder)}"
+    return f"{shell_command('sweeps')} resume {sweep_argument(folder)}"
+
+
+def sweep_argument(folder: Path) -> str:
+    """Return what a user must type to name a sweep: the address of its store if it has one, else its folder."""
+    store = recorded_store(folder)
+    return shlex.quote(store) if store else shell_quoted(folder)

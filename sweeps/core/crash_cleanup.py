@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from sweeps.core import folder_lock
+from sweeps.core import folder_lock, stores
 from sweeps.core.atomic_files import remove, write_text
 from sweeps.core.json_files import read_json_object
 from sweeps.core.processes import start_time
@@ -128,7 +128,24 @@ def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> N
     for rerun in folder.glob(".rerun-*"):
         if not folder_lock.is_driven(rerun):  # its driver was killed
             remove(rerun)
+    if (store := stores.store_of(folder)) is not None:
+        _remove_stored_checkpoints(store, checkpoints)
+        return
     for trial, names in checkpoints.items():
         for path in SweepFolder(folder).trial(trial).glob(CHECKPOINTS):
             if path.name not in names:
                 remove(path)
+
+
+def _remove_stored_checkpoints(address: str, checkpoints: Mapping[str, set[str]]) -> None:
+    """Delete the checkpoints of ended trials in a sweep's store that are not in `checkpoints`. Also delete the files of killed reruns."""
+    store = stores.open_store(address)
+    names = store.files()
+    wrong = {"/".join(parts[:3]) for name in names if (parts := name.split("/"))[0] == "trials" and len(parts) > 3}
+    kept = {f"trials/{trial}/{name}" for trial, names in checkpoints.items() for name in names}
+    for path in sorted(wrong - kept):
+        _, trial, name = path.split("/")
+        if trial in checkpoints and name.startswith("checkpoint_"):
+            store.delete(path)
+    for rerun in {name.partition("/")[0] for name in names if name.startswith(".rerun-")}:
+        store.delete(rerun)

@@ -5,6 +5,7 @@ SweepsError                 base class; `sweeps` prints these errors without a t
 │   ├── DamagedStudy        a sweep's study is damaged, or has fewer trials than the sweep's result says
 │   └── UnreadableFile      a file in a sweep's folder is damaged (`core/trust.py`)
 │       └── UntrustedFile   a file would run code when it is loaded, and this user did not write it
+├── StoreError              S3-compatible storage does not answer, or refuses a request (exit 1)
 ├── SweepFailed             the sweep ran, but no trial has a value (exit 1)
 ├── SweepLocked             another process is running this sweep (exit 1)
 ├── BundleError             a bundle cannot be written or read, or its predictions differ from those in training (exit 1)
@@ -76,6 +77,10 @@ class SweepFailed(SweepsError):
 
 class SweepLocked(SweepsError):
     """Another living process is running this sweep."""
+
+
+class StoreError(SweepsError):
+    """S3-compatible storage does not answer, or refuses a request."""
 
 
 class BundleError(SweepsError):

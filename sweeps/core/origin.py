@@ -62,6 +62,7 @@ class _Origin(TypedDict):
     gpus: NotRequired[Annotated[int, Field(ge=0, lt=10**9)] | None]
     tracking_uri: NotRequired[Text | None]
     storage: NotRequired[Text | None]
+    store: NotRequired[Text | None]
     study: NotRequired[Text | None]
 
 

@@ -69,6 +69,7 @@ class SweepResult:
         freed: What the latest run or resume of the sweep deleted: an object with the number of deleted `checkpoints`, the number of
             `trials` that had these checkpoints, the deleted `bytes`, and the bytes of the checkpoints that are `left`. None if the space
             file does not limit checkpoints.
+        store: Address of the sweep in S3-compatible storage; None if the sweep is only in its folder.
     """
 
     sweep: str
@@ -84,6 +85,7 @@ class SweepResult:
     notes: tuple[str, ...] = ()
     front: tuple[dict[str, Any], ...] = ()
     freed: dict[str, int] | None = None
+    store: str | None = None
 
     def with_note(self, note: str) -> SweepResult:
         """Return the result with one more note."""
@@ -92,13 +94,13 @@ class SweepResult:
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints. NaN and infinity become None.
 
-        The keys `checkpoint`, `reason`, `notes`, `front` and `freed` are left out if they have no value.
+        The keys `checkpoint`, `reason`, `notes`, `front`, `freed` and `store` are left out if they have no value.
         """
         shown = dataclasses.asdict(self)
         shown["dir"] = str(self.dir)
         for key in ("bundle", "checkpoint"):
             shown[key] = str(shown[key]) if shown[key] else None
-        for key in ("checkpoint", "reason", "notes", "front", "freed"):
+        for key in ("checkpoint", "reason", "notes", "front", "freed", "store"):
             if not shown[key]:
                 del shown[key]
         return {key: to_json_value(value) for key, value in shown.items()}
@@ -249,6 +251,7 @@ class _Result(TypedDict):
     reason: NotRequired[Text | None]
     notes: NotRequired[list[Text]]
     freed: NotRequired[_Freed | None]
+    store: NotRequired[Text | None]
 
 
 _RULES = TypeAdapter(_Result)

@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -78,6 +79,7 @@ class _DataActor:
         modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
         once: True if all trials have the same data and the same chain. Large tables of raw rows are then dropped after the chain is fitted.
         stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
+        secrets: environment variables with which the actor reaches S3-compatible storage.
     """
 
     def __init__(
@@ -91,7 +93,9 @@ class _DataActor:
         modules: Sequence[str] = (),
         once: bool = False,
         stream: StreamSettings | None = None,
+        secrets: Mapping[str, str] = MappingProxyType({}),
     ):
+        os.environ.update(secrets)
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
         self.store, self.workers = PreparedStore(Path(folder)), workers
         self.numeric_only, self.train_on_valid, self.once = numeric_only, train_on_valid, once

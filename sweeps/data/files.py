@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from sweeps.core import stores
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
@@ -137,8 +138,7 @@ def _find_remote(source: str, place: str) -> SourceFiles:
 
     check_scheme(source, place)
     try:
-        system, path = fs.FileSystem.from_uri(source.replace("*", "%2A").replace("[", "%5B") if "*" in source else source)
-        path = path.replace("%2A", "*").replace("%5B", "[")
+        system, path = _open_uri(source)
         pattern = glob.has_magic(path)
         root = str(PurePosixPath(*itertools.takewhile(lambda part: not glob.has_magic(part), PurePosixPath(path).parts)))
         info = system.get_file_info(root if pattern else path)
@@ -156,6 +156,17 @@ def _find_remote(source: str, place: str) -> SourceFiles:
     if not files:
         raise_problem(place, f"no file matches `{source}`" if pattern else f"folder `{source}` has no data file")
     return SourceFiles(source, place, system, tuple(files), None if pattern else path)
+
+
+def _open_uri(uri: str) -> tuple[Any, str]:
+    """Return Arrow's file system for a URI, and the path in it, in which `*` and `[` may be part of a glob."""
+    from pyarrow import fs
+
+    if stores.is_address(uri) and "@" not in uri and "?" not in uri:
+        path = uri.removeprefix(stores.SCHEME)
+        return stores.filesystem(path.partition("/")[0]), path.rstrip("/")
+    system, path = fs.FileSystem.from_uri(uri.replace("*", "%2A").replace("[", "%5B") if "*" in uri else uri)
+    return system, path.replace("%2A", "*").replace("%5B", "[")
 
 
 def data_suffix(name: str) -> str | None:

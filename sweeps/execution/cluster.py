@@ -16,14 +16,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from sweeps.core import crash_cleanup, host_resources, references
+from sweeps.core import crash_cleanup, host_resources, references, stores
 from sweeps.core.command_hints import DEFAULT_ROOT, resume_command
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.host_resources import GPU_IDS
@@ -42,6 +42,7 @@ LARGEST_FILE = 2 * 2**20
 LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlruns", "mlartifacts", "venv", "build", "dist")
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
+NO_ANSWER = object()  # Result for a node that does not answer within this time.
 AUTH_MODE = "RAY_AUTH_MODE"
 # Ray sets this variable for the command of a Ray job (`ray job submit`).
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -148,7 +149,9 @@ def ray_connection(
     watch = _Watch(folder, node) if node is not None else None
     try:
         await_runtime_env(space)
-        if address:
+        if address and (store := stores.store_of(folder)) is not None:
+            check_store_on_nodes(store)
+        elif address:
             check_storage(folder)
         yield _describe_connection(address is None, () if address else roots, streams, parked, added, share.limit if address else None)
     except BaseException:
@@ -576,6 +579,22 @@ def check_storage(folder: Path) -> None:
         raise InputError(problems)
 
 
+def check_store_on_nodes(store: str) -> None:
+    """Check that every node of the cluster reaches the sweep's store. Workers write checkpoints there, and read them.
+
+    Raises:
+        InputError: A node does not reach the store, or did not answer. The error has a problem for each of these nodes.
+    """
+    problems = []
+    for node, reason in _ask_nodes(stores.unreachable_from_here, store, stores.needed_environment()).items():
+        if reason is NO_ANSWER:
+            problems.append(_silent_node(node))
+        elif reason is not None:
+            problems.append(Problem("--dir", f"node {node} does not reach the store: {reason}"))
+    if problems:
+        raise InputError(problems)
+
+
 def read_on_nodes(file: Path) -> dict[str, bool | None]:
     """Check on each node whether `file` exists with the same content as on this machine.
 
@@ -585,18 +604,27 @@ def read_on_nodes(file: Path) -> dict[str, bool | None]:
     Raises:
         InputError: A node cannot run the code that was sent.
     """
+    answers = _ask_nodes(_has_content, str(file), file.read_bytes())
+    return {node: None if answer is NO_ANSWER else answer for node, answer in answers.items()}
+
+
+def _ask_nodes(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """Call a function on each node. Return the results by the node's address; `NO_ANSWER` for a node that does not answer in time.
+
+    Raises:
+        InputError: A node cannot run the code that was sent.
+    """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    expected = file.read_bytes()
     asked = {}
-    look = ray.remote(num_cpus=0, max_retries=0)(_has_content)
+    task = ray.remote(num_cpus=0, max_retries=0)(function)
     for node in ray.nodes():
         if node["Alive"]:
             on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked[look.options(scheduling_strategy=on_node).remote(str(file), expected)] = node["NodeManagerAddress"]
+            asked[task.options(scheduling_strategy=on_node).remote(*arguments)] = node["NodeManagerAddress"]
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_WITHIN)
-    seen: dict[str, bool | None] = {asked[ref]: None for ref in silent}
+    seen: dict[str, Any] = {asked[ref]: NO_ANSWER for ref in silent}
     for ref in answered:
         try:
             seen[asked[ref]] = ray.get(ref)
@@ -624,11 +652,15 @@ def storage_problems(shared: Path, seen: dict[str, bool | None], place: str = "-
     problems = []
     for node, same in seen.items():
         if same is None:
-            problems.append(Problem("--address", f"node {node} did not answer within {ANSWER_WITHIN:.0f} s"))
+            problems.append(_silent_node(node))
         elif not same:
             text = f"{shared} is not the same folder on node {node}; with --address, this folder must be on storage that every node shares"
             problems.append(Problem(place, text))
     return problems
+
+
+def _silent_node(node: str) -> Problem:
+    return Problem("--address", f"node {node} did not answer within {ANSWER_WITHIN:.0f} s")
 
 
 def last_line(error: BaseException) -> str:

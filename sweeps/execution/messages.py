@@ -45,6 +45,8 @@ class Job:
         references: References to the user's code in `options`. Their modules are imported with the loop.
         environment: Environment variables that a worker sets before it imports the loop.
         stream: Settings of Ray Data if the data is streamed (`data.ingest: stream`). None if the data is in memory.
+        store: Address of the store for checkpoints; None if they are stored in the trials' folders.
+        secrets: Environment variables with which every process of the sweep reaches S3-compatible storage.
     """
 
     sweep: str
@@ -72,6 +74,8 @@ class Job:
     folds: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     stream: StreamSettings | None = None
+    store: str | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ class _Pool:
         limit: dict[str, float] | None = None,
         reserves: bool = False,
     ):
+        os.environ.update(job.secrets)
         self.job = job
         self.spawn = Background()
         self.workers = WorkerPool(job, resources, parked, self.spawn, limit, reserves)
@@ -100,6 +101,14 @@ class _Pool:
         self.data_requests.configure(data_actor, reload)
         if os.environ.get(MONITOR) == "0":
             self.spawn(self.guard.watch())
+
+    async def unneeded(self) -> tuple[str, ...]:
+        """Return the checkpoints in the sweep's store that are no longer needed. The driver's study does not name these checkpoints."""
+        return tuple(self.driver.unneeded)
+
+    async def delete_unneeded(self, paths: Sequence[str]) -> None:
+        """Delete checkpoints that `unneeded` has returned. The driver calls this when the study in the store does not name them either."""
+        self.driver.delete_noted(paths)
 
     async def life(self) -> None:
         """Wait forever. A caller that waits for this method gets an exception when the pool has died.

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from ray.exceptions import RayError, RayTaskError
 
 from sweeps.core import exit_causes
-from sweeps.core.checkpoint_files import delete_checkpoint
+from sweeps.core.checkpoint_files import checkpoint_names, delete_checkpoint, root_in
 from sweeps.core.errors import SweepsError
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import LOST, State
@@ -60,6 +60,7 @@ class TrialDriver:
     Attributes:
         labels: Description of the label column. All its attributes are None until the data is read.
         elastic: Changes the number of workers of elastic trials.
+        unneeded: Checkpoints in the sweep's store that are no longer needed, the oldest first.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class TrialDriver:
         self.job, self.max_failures, self.workers, self.data_requests = job, max_failures, workers, data_requests
         self.spawn, self.files, self._kills_for_memory = spawn, files, kills_for_memory
         self.labels = Labels()
+        self.unneeded: dict[str, None] = {}
         self.elastic = ElasticGangs(workers)
 
     async def drive(self, running: RunningTrial) -> None:
@@ -148,9 +150,22 @@ class TrialDriver:
         return True
 
     def delete_unneeded(self, running: RunningTrial) -> None:
-        """Delete those checkpoints of a trial that are no longer needed. A background thread deletes the files."""
+        """Delete those checkpoints of a trial that are no longer needed. A background thread deletes the files.
+
+        In a store, the checkpoints are only noted in `unneeded`. The driver has them deleted when it has saved the study in the store.
+        """
         for path in running.progress.drop():
-            self.files.submit(delete_checkpoint, Path(path))
+            if self.job.store is None:
+                self.files.submit(delete_checkpoint, path)
+            else:
+                self.unneeded[path] = None
+
+    def delete_noted(self, paths: Iterable[str]) -> None:
+        """Delete those of these checkpoints that are still in `unneeded`."""
+        for path in paths:
+            if path in self.unneeded:
+                del self.unneeded[path]
+                self.files.submit(delete_checkpoint, path)
 
     # ---- attempts
 
@@ -230,8 +245,12 @@ class TrialDriver:
         running.asks = self.elastic.may_change(running, size)
         if attempt > 1:
             loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self.files, _checkpoints, running.folder)
-            await loop.run_in_executor(self.files, _delete, running.progress.checkpoints_to_delete(found))
+            root = root_in(self.job.store, running.folder)
+            found = [f"{root}/{name}" for name in await loop.run_in_executor(self.files, checkpoint_names, root)]
+            unneeded = running.progress.checkpoints_to_delete(found)
+            for path in unneeded:  # This attempt may write checkpoints of the same names.
+                self.unneeded.pop(path, None)
+            await loop.run_in_executor(self.files, _delete, unneeded)
         assignments = self._assignments(gang, running, attempt, prepared)
         running.began = time.monotonic()
         ranks = [self.spawn(self._run_rank(*pair, running)) for pair in zip(gang.workers, assignments, strict=True)]
@@ -420,11 +439,6 @@ def _result(rank: asyncio.Task[Ended | WorkerLost]) -> Ended | WorkerLost | None
     return rank.result() if rank.done() else None
 
 
-def _checkpoints(folder: str) -> list[str]:
-    """Return the paths of all checkpoints in a trial's folder."""
-    return [str(path) for path in Path(folder).glob("checkpoint_*")]
-
-
 def _delete(paths: list[str]) -> None:
     for path in paths:
-        delete_checkpoint(Path(path))
+        delete_checkpoint(path)

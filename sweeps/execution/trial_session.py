@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -16,6 +17,7 @@ import pyarrow.fs
 import ray
 import ray.train
 
+from sweeps.core.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
 from sweeps.core.errors import shorten
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report
 from sweeps.data import tables
@@ -168,6 +170,8 @@ class TrialSession:
         self._checkpoints: list[Checkpoint] = []
         self._resumed: bool | None = None if assignment.checkpoint else False
         self._checkpoint_read = False
+        self._closing = contextlib.ExitStack()
+        self._local: Path | None = None  # Local copy of the checkpoint to continue from.
         self._exchanges = 0
         self._next_gate = 1  # Step at which an elastic gang asks whether it changes its size.
         self._thread = threading.get_ident()  # The thread that runs the loop.
@@ -344,7 +348,15 @@ class TrialSession:
         """Return the checkpoint to continue from; None if the trial starts from scratch. Record that the loop has read its checkpoint."""
         checkpoint = self.assignment.checkpoint
         self._checkpoint_read = True
-        return ray.train.Checkpoint.from_directory(checkpoint.path) if checkpoint else None
+        if checkpoint is None:
+            return None
+        if self._local is None:
+            self._local = self._closing.enter_context(local_checkpoint(checkpoint.path))
+        return ray.train.Checkpoint.from_directory(str(self._local))
+
+    def close(self) -> None:
+        """Delete the local copy of a checkpoint that came from the sweep's store."""
+        self._closing.close()
 
     def shard(self, name: str) -> Any:
         """Return this rank's part of a dataset; see `DatasetCache.shard`."""
@@ -370,17 +382,28 @@ class TrialSession:
         """Copy a reported checkpoint into the folder `checkpoint_<step>` of the trial. All ranks write to the same folder.
 
         Ray's `Checkpoint.to_directory` is not used, because it lets only one rank copy its files, and the other ranks only wait.
+
+        If the sweep has a store, the folder is in the store.
+
+        Raises:
+            StoreError: The store does not answer.
         """
-        target = Path(self.folder, f"checkpoint_{self.step:06d}")
-        target.mkdir(parents=True, exist_ok=True)
+        target = f"{root_in(self.job.store, self.folder)}/checkpoint_{self.step:06d}"
         files: Any = checkpoint.filesystem
-        pyarrow.fs.copy_files(checkpoint.path, str(target), source_filesystem=files)
+        if self.job.store is None:
+            Path(target).mkdir(parents=True, exist_ok=True)
+            pyarrow.fs.copy_files(checkpoint.path, target, source_filesystem=files)
+        elif isinstance(files, pyarrow.fs.LocalFileSystem):
+            upload_checkpoint(Path(checkpoint.path), target)
+        else:
+            with checkpoint.as_directory() as local:
+                upload_checkpoint(Path(local), target)
         # The note is read from the reported checkpoint, because another rank may be overwriting the copy.
         note, best_step = f"{checkpoint.path}/{CHECKPOINT_NOTE}", self.step
         if files.get_file_info(note).type == pyarrow.fs.FileType.File:
             with files.open_input_file(note) as file:
                 best_step = json.loads(file.read())["best_step"]
-        return Checkpoint(str(target), self.step, best_step)
+        return Checkpoint(target, self.step, best_step)
 
 
 def stack_of(thread: int) -> str:

@@ -24,7 +24,9 @@ from typing import Any
 import ray
 import ray.data
 
-from sweeps.core import exit_causes, references
+from sweeps.core import exit_causes, references, stores
+from sweeps.core.checkpoint_files import root_in
+from sweeps.core.errors import StoreError
 from sweeps.core.processes import working_directory
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import Current
@@ -35,8 +37,12 @@ from sweeps.execution.streams import TrainStreams
 from sweeps.execution.training_loop import run_loop
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
+log = logging.getLogger(__name__)
+
 # Interval at which a running loop's new reports and checkpoints are sent to the pool, in seconds.
 NEWS_EVERY = 0.5
+# For this many seconds, a worker tries to copy the log of a trial to the sweep's store.
+STORE_WITHIN = 5.0
 
 _runtime: WorkerRuntime | None = None
 
@@ -66,6 +72,7 @@ class WorkerRuntime:
 
     def start(self) -> WorkerInfo:
         """Prepare the process for training loops. If the loop is one of the trainers that come with sweeps, import it now."""
+        os.environ.update(self.job.secrets)
         for root in reversed(self.job.roots):
             if root not in sys.path:
                 sys.path.insert(0, root)
@@ -187,10 +194,11 @@ class WorkerRuntime:
         self._log = trial_logs.log_of(assignment.folder, ranks.rank)
         try:
             self._streams.open(session)
-            with trial_logs.into(self._log, title) as say:
+            with trial_logs.into(self._log, title) as say, contextlib.closing(session):
                 ended, reset = self._run_isolated(session, assignment, is_first)
                 say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
         finally:
+            self._save_files(assignment)
             self.session = self._log = None
         if is_first:
             isolation.settle()
@@ -198,6 +206,19 @@ class WorkerRuntime:
         self._first_use = self._first_use or use
         broken = reset.broken or isolation.excess_growth(self._first_use, use)
         return replace(ended, update=session.unacknowledged(), broken=broken, disconnected=membership.lost_its_group())
+
+    def _save_files(self, assignment: Assignment) -> None:
+        """Copy this rank's log to the sweep's store. On rank 0, also copy the trial's other files. An error is only logged."""
+        if self.job.store is None or self._log is None:
+            return
+        folder, root = Path(assignment.folder), root_in(self.job.store, assignment.folder)
+        try:
+            store = stores.open_store(root, within=STORE_WITHIN)
+            store.put(self._log, self._log.relative_to(folder).as_posix())
+            if assignment.ranks.rank == 0 and (folder / FILES).is_dir():
+                store.put(folder / FILES, FILES)
+        except StoreError as e:
+            log.warning("%s", e)
 
     def _keep_caches(self, assignment: Assignment) -> None:
         for key in self._caches.keys() - set(assignment.cached):

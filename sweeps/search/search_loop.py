@@ -12,7 +12,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root
 from sweeps.core.trial import Action, Report, Result, State, Trial
 from sweeps.search.exploit import exploit_donor
 from sweeps.search.optuna_asker import OptunaAsker
@@ -183,7 +183,7 @@ class SearchLoop:
         if decision.action is Action.EXPLOIT and decision.donor is not None:
             live, donor = self.store.live_trial(number), self.store.live_trial(decision.donor)
             explore = self.scheduler.explorer(self.view, number, rung)
-            perturbation = exploit_donor(self.space, live, donor, explore, rung, SweepFolder(self.store.folder).trials)
+            perturbation = exploit_donor(self.space, live, donor, explore, rung, checkpoint_root(self.store.folder, live.trial.id))
             if perturbation is not None:
                 self.store.record_perturbation(number, perturbation)
                 return decision
@@ -196,7 +196,7 @@ class SearchLoop:
         for trial in self.view.trials.values():
             if trial.running:
                 checkpoint = self.store.live_trial(trial.number).checkpoint
-                trial.checkpoint_step = checkpoint.step if checkpoint is not None and Path(checkpoint.path).is_dir() else None
+                trial.checkpoint_step = checkpoint.step if checkpoint is not None and checkpoint_exists(checkpoint.path) else None
 
     # End
 

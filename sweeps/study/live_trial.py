@@ -9,7 +9,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Trial
 from sweeps.study import record
 from sweeps.study.objectives import Objectives
@@ -78,7 +78,7 @@ class LiveTrial:
         """Restore the state of a trial from the study.
 
         The sweep's folder may have been moved since the paths of checkpoints were recorded. Each checkpoint is therefore looked up in the
-        trial's current folder, by the last part of its recorded path.
+        trial's current folder, or in the sweep's store, by the last part of its recorded path.
 
         Args:
             trial: The trial.
@@ -94,8 +94,8 @@ class LiveTrial:
         def existing(name: str) -> Checkpoint | None:
             if (recorded := latest.get(name)) is None:
                 return None
-            path = SweepFolder(folder).trial(trial.id) / Path(recorded["path"]).name
-            return Checkpoint(str(path), recorded["step"], recorded["best_step"]) if path.is_dir() else None
+            path = f"{checkpoint_root(folder, trial.id)}/{Path(recorded['path']).name}"
+            return Checkpoint(path, recorded["step"], recorded["best_step"]) if checkpoint_exists(path) else None
 
         live.curve, live.other_curves = dict(record.curve_of(t)), record.others_of(t, objectives.reported_metrics[1:])
         live.steps, live.chunks = max(live.curve, default=0), len(record.progress_records(t))

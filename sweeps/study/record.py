@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial
 
 from sweeps.core.resources import costs
 from sweeps.core.result import to_json_value
+from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Result, State, Trial, format_trial_id
 from sweeps.space.section_models import Repeats
@@ -498,7 +499,7 @@ def _study(folder: Path) -> Any:
 
 def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialRecord:
     first, last, lineage, result = t.user_attrs["begun"], latest_progress(t), lineage_of(t), result_of(t, objectives)
-    if result.checkpoint is not None:  # the folder may have been moved, or the checkpoint deleted
+    if result.checkpoint is not None and recorded_store(folder) is None:  # the folder may have been moved, or the checkpoint deleted
         path = SweepFolder(folder).trial(first["id"]) / Path(result.checkpoint.path).name
         result = replace(result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None)
     return TrialRecord(

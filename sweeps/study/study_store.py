@@ -18,10 +18,9 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.core.checkpoint_files import newest_checkpoints
+from sweeps.core.checkpoint_files import checkpoint_names, checkpoint_root, newest_checkpoints
 from sweeps.core.errors import shorten
 from sweeps.core.resources import costs
-from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
 from sweeps.space import Dimension, Space
 from sweeps.study import ranking, record, storage, trial_building
@@ -296,8 +295,8 @@ class StudyStore:
         count, latest = self.space.checkpoints.per_trial - 1, record.latest_progress(t).get("checkpoint")
         if count < 2 or not latest:
             return set()
-        folder = SweepFolder(self.folder).trial(t.user_attrs["begun"]["id"])
-        return set(newest_checkpoints((p.name for p in folder.glob("checkpoint_*")), Path(latest["path"]).name, count))
+        names = checkpoint_names(checkpoint_root(self.folder, t.user_attrs["begun"]["id"]))
+        return set(newest_checkpoints(names, Path(latest["path"]).name, count))
 
     def latest(self, number: int) -> Checkpoint | None:
         """Return the latest recorded checkpoint of a trial; None if no checkpoint is recorded.

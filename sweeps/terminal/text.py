@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_command, shell_quoted
+from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_command, shell_quoted, sweep_argument
 from sweeps.core.resources import workers_text
+from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
 
@@ -150,18 +151,25 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
     lines += [f"note: {note}" for note in result.notes]
     again = [f"  {resume_command(result.dir)}    # continues where the sweep stopped"] if result.reason == "interrupted" else []
     if result.front:
-        lines += ["", _front(result.front), "", f"folder  {relative_path(result.dir)}", "", "next:"]
-        lines.append(f"  {shell_command('sweeps')} export {shell_quoted(result.dir)} --pareto    # or --trial {result.front[0]['trial']}")
+        lines += ["", _front(result.front), "", *_places(result), "", "next:"]
+        lines.append(f"  {shell_command('sweeps')} export {sweep_argument(result.dir)} --pareto    # or --trial {result.front[0]['trial']}")
         return "\n".join([*lines, *_look(result)])
     if result.best is None:
-        return "\n".join([*lines, f"folder  {result.dir}", *(["", "next:", *again] if again else [])])
+        return "\n".join(
+            [
+                *lines,
+                f"folder  {result.dir}",
+                *([f"store   {result.store}"] if result.store else []),
+                *(["", "next:", *again] if again else []),
+            ]
+        )
     best = result.best
     test = f", test {best['test']:.6g}" if best["test"] is not None else ""
     of = f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)" if "repeats" in best else ""
     value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
     lines += ["", f"best trial {best['trial']}: {value}{of}{test}"]
     lines += configuration(best.get("data", {}), best["preprocessor"], best["scaling"], best["params"])
-    lines += ["", f"folder  {relative_path(result.dir)}"]
+    lines += ["", *_places(result)]
     if result.bundle:
         lines.append(f"bundle  {relative_path(result.bundle)}")
     elif result.checkpoint:
@@ -171,9 +179,14 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
         lines.append(f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}")
     elif unexported and not result.checkpoint:
-        command = f"{shell_command('sweeps')} export {shell_quoted(result.dir)}"
+        command = f"{shell_command('sweeps')} export {sweep_argument(result.dir)}"
         lines.append(f"  {command}    # when the cause is fixed; no trial is trained again")
     return "\n".join([*lines, *again, *_look(result)])
+
+
+def _places(result: SweepResult) -> list[str]:
+    """Return lines with the sweep's folder, and with its address in the storage if it has one."""
+    return [f"folder  {relative_path(result.dir)}", *([f"store   {result.store}"] if result.store else [])]
 
 
 def format_freed(freed: dict[str, int], done: str = "freed") -> str:
@@ -285,7 +298,8 @@ def format_sweep(sweep: SweepSummary, study: Record | None, width: int, most: in
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
     facts += [(word, relative_path(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
-    facts.append(("folder", relative_path(sweep.folder)))
+    facts += [] if sweep.is_copy else [("folder", relative_path(sweep.folder))]
+    facts += [("store", sweep.store)] if sweep.store else []
     if sweep.state in ("killed", "interrupted"):
         facts.append(("resume", resume_command(sweep.folder)))
     lines += pairs(facts)
@@ -373,7 +387,9 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_valid
         lines.append(f"  step {first[0]}: {first[1]:.6g}  {draw_curve([v for _, v in t.curve])}  step {last[0]}: {last[1]:.6g}")
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint:
-        lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {relative_path(Path(r.checkpoint.path))}")], indent="")]
+        path = r.checkpoint.path
+        place = path if is_address(path) else relative_path(Path(path))
+        lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {place}")], indent="")]
     if r.error:
         lines += ["", r.error.rstrip()]
     return "\n".join(lines)

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
+from sweeps.core.checkpoint_files import copy_checkpoint
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
 from sweeps.execution.messages import Progress, ResumeState
-from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.record import Perturbation
@@ -197,7 +197,7 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
     (target.with_name(f"{target.name}.part") / "torn").mkdir(parents=True)
     if not links:
         monkeypatch.setattr(os, "link", refuse)
-    assert exploit.copy_checkpoint(source, target) == target
+    assert copy_checkpoint(source, str(target)) == str(target)
     assert sorted(p.name for p in target.rglob("*")) == ["deep", "state"]
     assert (target / "deep" / "state").samefile(source / "deep" / "state") is links
     shutil.rmtree(source)

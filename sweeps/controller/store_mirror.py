@@ -1,0 +1,310 @@
+"""Copy the files of a sweep's folder to the sweep's store while the sweep runs.
+
+Workers and the pool write, read and delete the checkpoints in the store. This module copies everything else: the study, the space file, the
+prepared data, the report, the bundle and the result. If the storage does not answer, the sweep continues, and the files follow later.
+
+The study in the store is a few seconds old. It must not name a checkpoint that the store no longer has. So checkpoints are deleted only
+after a study that does not name them is in the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.atomic_files import write_bytes, write_text
+from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked
+from sweeps.core.json_files import read_json_object
+from sweeps.core.processes import is_alive
+from sweeps.core.stores import DRIVER, Store, open_store, store_of
+from sweeps.core.sweep_folder import JOURNAL, LOCK, MANIFEST, ORIGIN, RAY, RESULT, SCRATCH, STAGES
+
+log = logging.getLogger(__name__)
+
+# Files and folders of a sweep's folder that are not copied. `trials` has logs, which workers copy.
+LEFT_OUT = frozenset({LOCK, RAY, STAGES, "trials", "commands", *SCRATCH})
+# Seconds between two rounds, in each of which the changed files are copied.
+INTERVAL = 5.0
+# A driver that has not renewed `driver.json` for this many seconds is dead.
+DEAD_AFTER = 60.0
+# Seconds to wait for an answer of the pool.
+POOL_ANSWERS = 30.0
+# (size, time of the last change in nanoseconds) of each file, by its name relative to the sweep's folder.
+Files = dict[str, tuple[int, int]]
+
+
+def is_copied(name: str) -> bool:
+    """Return whether a file of a sweep's folder is copied to the store.
+
+    Args:
+        name: Name of the file relative to the folder.
+    """
+    parts = name.split("/")
+    return parts[0] not in LEFT_OUT and not any(part.startswith(".") for part in parts) and name != DRIVER
+
+
+def find_files(folder: Path) -> Files:
+    """Return the files of a sweep's folder that are copied. Links are left out."""
+    found: Files = {}
+    for parent, folders, names in os.walk(folder):
+        relative = Path(parent).relative_to(folder)
+        folders[:] = [name for name in folders if is_copied((relative / name).as_posix())]
+        for path in (Path(parent, name) for name in names if is_copied((relative / name).as_posix())):
+            with contextlib.suppress(OSError):
+                if path.is_file() and not path.is_symlink():
+                    stat = path.stat()
+                    found[path.relative_to(folder).as_posix()] = (stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return names in the order in which files are copied. A file that says that others are complete comes after these others.
+
+    >>> in_order(["result.json", "origin.json", "study.journal", "bundle/manifest.json", "report.html"])
+    ['report.html', 'bundle/manifest.json', 'origin.json', 'study.journal', 'result.json']
+    """
+    last = {ORIGIN: 2, JOURNAL: 3, RESULT: 4}
+    return sorted(names, key=lambda name: (last.get(name, int(name.endswith(f"/{MANIFEST}"))), name))
+
+
+def changed_files(before: Mapping[str, tuple[int, int]], now: Files, result_before: tuple[int, int] | None) -> tuple[list[str], list[str]]:
+    """Return the names of the files to copy, in order, and the names of the files to delete in the store.
+
+    Args:
+        before: The files that the store has.
+        now: The files of the sweep's folder. The study is left out, because it changes all the time.
+        result_before: `result.json` as it was before the study was read. A newer `result.json` must wait, because it may count trials that
+            are missing in this study.
+    """
+    waits = {JOURNAL} | ({RESULT} if now.get(RESULT) != result_before else set())
+    changed = [name for name, state in now.items() if before.get(name) != state and name not in waits]
+    return in_order(changed), sorted(set(before) - set(now))
+
+
+class StoreMirror:
+    """Copies the files of one sweep to its store in a thread.
+
+    Args:
+        folder: The sweep's folder.
+        store: Address of the sweep's store.
+
+    Attributes:
+        problem: Note for the user if the store does not have all files at the end; None if it has.
+        taken_over: True if a process on another machine runs the sweep now, so that this process must stop.
+        pool: Handle of the pool, which deletes checkpoints that are no longer needed. None before the pool starts, and after it has ended.
+    """
+
+    def __init__(self, folder: Path, store: str):
+        self.folder, self.address = folder, store
+        self.problem: str | None = None
+        self.taken_over = False
+        self.pool: Any = None
+        self._copied: Files = {}
+        self._journal_size = -1
+        self._lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
+        self._failing = False
+
+    def start(self) -> None:
+        """Copy all files, and continue to copy changed files in the background.
+
+        Raises:
+            StoreError: The storage does not answer, or refuses the files.
+        """
+        self._copy_all(open_store(self.address))
+        self._thread.start()
+
+    def save_study(self) -> None:
+        """Copy the study to the store now, if it is a file.
+
+        Raises:
+            StoreError: The storage does not answer, or a process on another machine runs the sweep now.
+        """
+        with self._lock:
+            store = open_store(self.address)
+            self._refuse_other_driver(store)
+            self._save_journal(store, self._read_journal())
+
+    def detach(self) -> None:
+        """Have the pool delete the checkpoints that are no longer needed, and do not call the pool again."""
+        with self._lock:
+            with contextlib.suppress(StoreError):
+                self._copy_all(open_store(self.address, within=0))
+            self.pool = None
+
+    def close(self, patient: bool) -> None:
+        """Copy the changed files for the last time.
+
+        Args:
+            patient: True to try again for a minute if the storage does not answer.
+        """
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        store = open_store(self.address, within=None if patient else 0)
+        try:
+            self._copy_all(store)
+            store.delete(DRIVER)
+        except StoreError as e:
+            self.problem = f"{e}; the newest files are only in {self.folder}; to copy them, resume the sweep on this machine"
+            log.warning("%s", self.problem)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(INTERVAL):
+            try:
+                self._copy_all(open_store(self.address, within=0))
+                if self._failing:
+                    log.warning("%s answers again", self.address)
+                self._failing = False
+            except StoreError as e:
+                if not self._failing:
+                    log.warning("%s; the sweep continues, and sweeps copies its files when the storage answers", e)
+                self._failing = True
+            except Exception:
+                log.exception("the files of the sweep could not be copied to %s", self.address)
+
+    def _copy_all(self, store: Store) -> None:
+        with self._lock:
+            unneeded = self._unneeded()
+            self._refuse_other_driver(store)
+            result, journal = find_files(self.folder).get(RESULT), self._read_journal()
+            now = find_files(self.folder)
+            changed, gone = changed_files(self._copied, now, result)
+            for name in changed:
+                if name == RESULT:
+                    self._save_journal(store, journal)
+                with contextlib.suppress(FileNotFoundError):  # Deleted meanwhile.
+                    store.put(self.folder / name, name)
+                self._copied[name] = now[name]
+            self._save_journal(store, journal)
+            for name in gone:
+                store.delete(name)
+                del self._copied[name]
+            self._save_driver(store)
+            if unneeded:
+                self.pool.delete_unneeded.remote(unneeded)
+
+    def _refuse_other_driver(self, store: Store) -> None:
+        """Raise a StoreError if a process on another machine runs the sweep, because this process was silent for a minute."""
+        driver = read_driver(store, self.folder / ".store-driver.part")
+        if driver_silence(driver, this_machine(), time.time()) is not None:
+            self.taken_over = True
+            raise StoreError(f"{self.address}: process {driver['pid']} on {driver['host']} has taken over this sweep")
+
+    def _unneeded(self) -> tuple[str, ...]:
+        if self.pool is None:
+            return ()
+        import ray
+
+        try:
+            found: tuple[str, ...] = ray.get(self.pool.unneeded.remote(), timeout=POOL_ANSWERS)
+        except ray.exceptions.RayError:  # The pool has died. The driver's main thread notices this, too.
+            return ()
+        return found
+
+    def _read_journal(self) -> bytes:
+        """Return the whole lines of the study's file; b"" if the study is in a database."""
+        try:
+            data = (self.folder / JOURNAL).read_bytes()
+        except FileNotFoundError:
+            return b""
+        return data[: data.rfind(b"\n") + 1]
+
+    def _save_journal(self, store: Store, lines: bytes) -> None:
+        if len(lines) > max(self._journal_size, 0):
+            copy = self.folder / ".store-journal.part"
+            write_bytes(copy, lines)
+            store.put(copy, JOURNAL)
+            copy.unlink()
+            self._journal_size = len(lines)
+
+    def _save_driver(self, store: Store) -> None:
+        file = self.folder / ".store-driver.part"
+        write_text(file, json.dumps({"host": this_machine(), "pid": os.getpid(), "time": time.time()}))
+        store.put(file, DRIVER)
+        file.unlink()
+
+
+@contextlib.contextmanager
+def mirrored(folder: Path) -> Iterator[StoreMirror | None]:
+    """Within the `with` block, copy the files of a sweep to its store. Yield None if the sweep has no store.
+
+    Raises:
+        InputError: The storage does not answer at the start, or refuses the files.
+    """
+    if (address := store_of(folder)) is None:
+        yield None
+        return
+    mirror = StoreMirror(folder, address)
+    try:
+        mirror.start()
+    except StoreError as e:
+        raise InputError(Problem("store", str(e))) from e
+    patient = True
+    try:
+        yield mirror
+    except StoreError:
+        patient = False
+        raise
+    finally:
+        mirror.close(patient)
+
+
+def refuse_running(store: Store, scratch: Path) -> None:
+    """Raise an error if another process runs the sweep in a store.
+
+    Args:
+        store: The sweep's store.
+        scratch: Folder for a temporary file.
+
+    Raises:
+        SweepLocked: A process has renewed `driver.json` less than a minute ago. A dead process of this machine does not count.
+    """
+    driver = read_driver(store, scratch / DRIVER)
+    if (silent := driver_silence(driver, this_machine(), time.time())) is None:
+        return
+    host, pid = driver.get("host"), driver.get("pid")
+    wait = f"if it is dead, try again in {DEAD_AFTER - silent:.0f} s"
+    raise SweepLocked(f"{store.address}: process {pid} on {host} was running this sweep {max(0, silent):.0f} s ago; {wait}")
+
+
+def this_machine() -> str:
+    """Return a name of this machine since its last start: its host name, and a part of the kernel's boot id."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()}-{boot.read_text()[:8]}" if boot.exists() else socket.gethostname()
+
+
+def read_driver(store: Store, scratch: Path) -> dict[str, Any]:
+    """Return the content of `driver.json` in a store; {} if there is none. `scratch` is the path of a temporary file."""
+    try:
+        store.get(DRIVER, scratch)
+    except FileNotFoundError:
+        return {}
+    driver = read_json_object(scratch) or {}
+    scratch.unlink()
+    return driver
+
+
+def driver_silence(driver: Mapping[str, Any], host: str, now: float) -> float | None:
+    """Return for how many seconds a driver has not renewed `driver.json`. Return None if the driver is dead.
+
+    Args:
+        driver: Content of `driver.json`.
+        host: Name of this machine.
+        now: Current time, in seconds since the epoch.
+    """
+    seen, pid = driver.get("time"), driver.get("pid")
+    if not isinstance(seen, (int, float)) or not isinstance(pid, int) or now - seen >= DEAD_AFTER:
+        return None
+    if driver.get("host") == host and (pid == os.getpid() or not is_alive(pid)):
+        return None
+    return now - seen

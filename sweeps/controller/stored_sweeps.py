@@ -1,0 +1,229 @@
+"""Use a sweep by the address of its store: copy the sweep's files from the store to a local folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sweeps.controller import sweep_lookup
+from sweeps.controller.store_mirror import in_order, is_copied, refuse_running
+from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked
+from sweeps.core.folder_lock import FolderLock, is_driven
+from sweeps.core.stores import Store, allow, check_address, is_address, open_store, recorded_store
+from sweeps.core.sweep_folder import JOURNAL, ORIGIN, RESULT, SPACE, STAMP, SweepFolder
+
+# The files that `show` reads.
+SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT)
+
+
+def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
+    """Return the local folder of a sweep, after its files were copied from its store if the sweep has an address.
+
+    Args:
+        sweep: The sweep's folder, or the address of a sweep in a store.
+        root: Local root folder of all sweeps; by default `sweeps-runs`. A sweep of a store gets a folder in this root.
+
+    Raises:
+        InputError: The address has no sweep, or the local folder of this name belongs to another sweep.
+        SweepLocked: A process on another machine runs the sweep.
+        StoreError: The storage does not answer.
+    """
+    if not is_address(sweep):
+        return Path(sweep).resolve()
+    store = _open(str(sweep))
+    folder = Path(root or DEFAULT_ROOT).resolve() / store.address.rpartition("/")[2]
+    if SweepFolder(folder).origin.is_file():
+        if (recorded := recorded_store(folder)) != store.address:
+            where = recorded or "a sweep on this disk"
+            raise InputError(Problem(str(folder), f"belongs to {where}, not to {store.address}; use another working directory"))
+        if is_driven(folder):
+            return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True) as scratch:
+        refuse_running(store, Path(scratch))
+        names = [name for name in _names(store) if is_copied(name)]
+        if not _is_older(store, names, folder, Path(scratch)):
+            _download(store, names, Path(scratch))
+            _check_origin(Path(scratch), store.address)
+            _replace(folder, Path(scratch), names)
+    return folder
+
+
+def fetched(sweep: str, root: str | Path) -> Path:
+    """Return the local folder of a sweep, which the user names in any form that `find` accepts; see `fetch`."""
+    return fetch(find(sweep, root), None if is_address(root) else root)
+
+
+@contextlib.contextmanager
+def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
+    """Yield a folder with the files of a sweep that `show` reads, and whether the folder is a temporary copy of a sweep in a store.
+
+    Args:
+        sweep: The sweep, in any form that `find` accepts.
+        root: Root folder or address of all sweeps.
+    """
+    found = find(sweep, root)
+    if not isinstance(found, str):
+        yield found, False
+        return
+    store = _open(found)
+    local = Path(DEFAULT_ROOT if is_address(root) else root).resolve() / found.rpartition("/")[2]
+    if recorded_store(local) == found and is_driven(local):
+        yield local, False
+        return
+    names = _names(store)
+    with tempfile.TemporaryDirectory(prefix="sweeps-show-", ignore_cleanup_errors=True) as scratch, contextlib.ExitStack() as stack:
+        folder = Path(scratch, local.name)
+        folder.mkdir()
+        _download(store, [name for name in SHOWN if name in names], folder)
+        _check_origin(folder, store.address)
+        try:
+            refuse_running(store, folder)
+        except SweepLocked:
+            stack.enter_context(FolderLock(folder))  # so that the sweep is shown as running
+        yield folder, True
+
+
+def find(sweep: str, root: str | Path) -> Path | str:
+    """Return the folder of a sweep, or its address if the sweep is in a store.
+
+    Args:
+        sweep: The address of a sweep; or a folder, a name, the beginning of a name, or `latest`.
+        root: Root folder of all sweeps, or the address that `sweeps run --dir` got.
+
+    Raises:
+        InputError: No sweep matches, or several sweeps match.
+        StoreError: The storage does not answer.
+    """
+    if is_address(sweep):
+        return check_address(sweep, "sweep")
+    if not is_address(root):
+        return sweep_lookup.find(sweep, Path(root))
+    address = check_address(str(root), "--dir")
+    names = sorted({name.partition("/")[0] for name in open_store(address).files() if name.count("/") == 1 and name.endswith(f"/{ORIGIN}")})
+    return f"{address}/{_choose(names, sweep, address)}"
+
+
+def _choose(names: list[str], sweep: str, address: str) -> str:
+    """Return the name that the user meant: the newest for `latest` or for a name without date and time."""
+    stamp = re.compile(STAMP)
+    matching = [n for n in names if n.startswith(sweep)] if sweep != "latest" else names
+    same = [n for n in matching if n == sweep or stamp.fullmatch(n.removeprefix(sweep))] or (matching if sweep == "latest" else [])
+    if same:
+        return max(same, key=lambda name: (stamp.search(name) or [""])[0])
+    if len(matching) == 1:
+        return matching[0]
+    text = (
+        f"several sweeps in {address} match: {', '.join(matching[:5])}; give more of the name"
+        if matching
+        else f"no sweep in {address} matches"
+    )
+    raise InputError(Problem(sweep, text))
+
+
+def new_store(address: str, folder: Path) -> str:
+    """Return the address of a new sweep's store, and allow this process to use it.
+
+    Args:
+        address: The address of all sweeps, which the user gave as `--dir`.
+        folder: The sweep's local folder.
+
+    Raises:
+        InputError: The storage does not answer or refuses requests, or a sweep of this name is there.
+    """
+    store = f"{address}/{folder.name}"
+    try:
+        taken = open_store(store, within=5).files()
+    except StoreError as e:
+        raise InputError(Problem("--dir", str(e))) from e
+    if taken:
+        raise InputError(Problem("--dir", f"{store} has files already; try again in a second"))
+    allow(store)
+    return store
+
+
+def delete_store(store: str) -> None:
+    """Delete all files of a sweep in the storage. If the storage does not answer, do nothing."""
+    with contextlib.suppress(StoreError):
+        open_store(store, within=5).delete("")
+
+
+def save_exports(folder: Path, exports: Iterable[Path]) -> None:
+    """Copy exports in a sweep's folder to the sweep's store. Exports in other folders, and sweeps without a store, are left alone.
+
+    Raises:
+        StoreError: The storage does not answer.
+    """
+    if (address := recorded_store(folder)) is None:
+        return
+    store = open_store(address)
+    for export in exports:
+        if export.is_relative_to(folder):
+            names = [path.relative_to(folder).as_posix() for path in export.rglob("*") if path.is_file()]
+            for name in in_order(names):
+                store.put(folder / name, name)
+
+
+def _open(sweep: str) -> Store:
+    address = check_address(sweep, "sweep")
+    allow(address)
+    return open_store(address)
+
+
+def _names(store: Store) -> list[str]:
+    """Return the names of all files of a sweep's store.
+
+    Raises:
+        InputError: The store has no sweep, or a name leads out of the folder.
+    """
+    names = list(store.files())
+    if ORIGIN not in names:
+        raise InputError(Problem(store.address, f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP"))
+    if wrong := next((name for name in names if ".." in name.split("/") or "" in name.split("/")), None):
+        raise InputError(Problem(f"{store.address}/{wrong}", "has a name that leads out of the sweep's folder; delete this object"))
+    return names
+
+
+def _download(store: Store, names: Iterable[str], target: Path) -> None:
+    for name in names:
+        store.get(name, target / name)
+
+
+def _check_origin(folder: Path, address: str) -> None:
+    if (recorded := recorded_store(folder)) != address:
+        text = f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"
+        raise InputError(Problem(address, text))
+
+
+def _is_older(store: Store, names: list[str], folder: Path, scratch: Path) -> bool:
+    """Return whether the study in a store is an earlier state of the study in a local folder, or equal to it.
+
+    This is so if a driver on this machine was killed before it had copied the end of its study.
+    """
+    local = SweepFolder(folder).journal
+    if JOURNAL not in names or not local.is_file():
+        return False
+    store.get(JOURNAL, scratch / JOURNAL)
+    return local.read_bytes().startswith((scratch / JOURNAL).read_bytes())
+
+
+def _replace(folder: Path, new: Path, names: list[str]) -> None:
+    """Replace the files of a local folder by those in `new`. Files that are never copied to a store, such as logs, stay."""
+    if not folder.exists():
+        new_folder = new.with_name(f"{new.name}-new")
+        new.rename(new_folder)
+        new_folder.rename(folder)
+        new.mkdir()  # which the caller deletes
+        return
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and is_copied(path.relative_to(folder).as_posix())):
+        if path.relative_to(folder).as_posix() not in names:
+            path.unlink()
+    for name in in_order(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(new / name, folder / name)

@@ -1,0 +1,184 @@
+"""Which files of a sweep are copied to its store, when, and who may resume a sweep in a store."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from sweeps.controller import store_mirror, stored_sweeps
+from sweeps.controller.store_mirror import StoreMirror, changed_files, driver_silence, find_files, in_order, is_copied
+from sweeps.core import stores
+from sweeps.core.errors import InputError, StoreError, SweepLocked
+from sweeps.core.stores import ArrowStore
+
+NAME = "churn-20260102-120000"
+ADDRESS = f"s3://bucket/{NAME}"
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """A folder in place of the bucket."""
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+
+    def opened(address, within=None):
+        name = address.removeprefix("s3://bucket").strip("/")
+        return ArrowStore(fs.LocalFileSystem(), str(folder / name) if name else str(folder), address, within=0)
+
+    for module in (stores, store_mirror, stored_sweeps):
+        monkeypatch.setattr(module, "open_store", opened)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "runs" / NAME
+    (folder / "bundle" / "model").mkdir(parents=True)
+    (folder / "origin.json").write_text(json.dumps({"store": ADDRESS}))
+    (folder / "study.journal").write_text("1\n2\n3")
+    (folder / "bundle" / "model" / "weights").write_text("w")
+    (folder / "bundle" / "manifest.json").write_text("{}")
+    (folder / "lock").write_text("1")
+    (folder / ".part").write_text("1")
+    (folder / "trials" / "0000").mkdir(parents=True)
+    (folder / "trials" / "0000" / "log").write_text("1")
+    return folder
+
+
+def names_in(bucket) -> set[str]:
+    return {path.relative_to(bucket / NAME).as_posix() for path in (bucket / NAME).rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "name", ["lock", "ray.json", "trials/0000/x", ".a/b", "prepared/.x.part", "tune/x", "driver.json", "commands/1.json"]
+)
+def test_files_of_this_machine_stay(name):
+    assert not is_copied(name)
+
+
+FILES = st.dictionaries(st.sampled_from(["a", "b/manifest.json", "origin.json", "result.json"]), st.tuples(st.integers(0, 2), st.just(0)))
+
+
+@given(before=FILES, now=FILES, result=st.tuples(st.integers(0, 2), st.just(0)))
+def test_after_a_round_the_store_has_the_files_of_the_folder(before, now, result):
+    changed, gone = changed_files(before, now, result)
+    after = {name: state for name, state in before.items() if name not in gone} | {name: now[name] for name in changed}
+    waits = {"result.json"} if now.get("result.json") != result else set()
+    assert {n: s for n, s in after.items() if n not in waits} == {n: s for n, s in now.items() if n not in waits}
+    assert changed == in_order(changed)
+    if "result.json" in changed:
+        assert now["result.json"] == result and changed[-1] == "result.json", "the study is there before the result that counts it"
+
+
+def test_a_round_copies_whole_lines_of_the_study_and_deletes_what_is_gone(bucket, folder):
+    mirror = StoreMirror(folder, ADDRESS)
+    mirror._copy_all(store_mirror.open_store(ADDRESS))
+    assert names_in(bucket) == {"origin.json", "study.journal", "bundle/manifest.json", "bundle/model/weights", "driver.json"}
+    assert (bucket / NAME / "study.journal").read_text() == "1\n2\n"
+    (folder / "study.journal").write_text("1\n2\n3\n")
+    (folder / "result.json").write_text("{}")
+    mirror.save_study()
+    assert (bucket / NAME / "study.journal").read_text() == "1\n2\n3\n" and "result.json" not in names_in(bucket)
+    (folder / "bundle" / "manifest.json").unlink()
+    mirror.close(patient=False)
+    assert names_in(bucket) == {"origin.json", "study.journal", "bundle/model/weights", "result.json"} and mirror.problem is None
+    assert not [name for name in os.listdir(folder) if name.startswith(".") and name != ".part"]
+
+
+def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
+    class Silent:
+        def __getattr__(self, name):
+            raise StoreError(f"{ADDRESS} cannot be written: no")
+
+    monkeypatch.setattr(store_mirror, "open_store", lambda address, within=None: Silent())
+    mirror = StoreMirror(folder, ADDRESS)
+    with pytest.raises(StoreError):
+        mirror.start()
+    mirror.close(patient=True)
+    assert mirror.problem is not None and mirror.problem.startswith(
+        f"{ADDRESS} cannot be written: no; the newest files are only in {folder}"
+    )
+
+
+def test_a_sweep_without_a_store_has_no_mirror(tmp_path):
+    with store_mirror.mirrored(tmp_path) as mirror:
+        assert mirror is None
+
+
+@pytest.mark.parametrize(
+    ("change", "silence"),
+    [
+        ({}, 3),
+        ({"time": 39}, None),
+        ({"time": None}, None),
+        ({"pid": "x"}, None),
+        ({"host": "here", "pid": 2**22 + 1}, None),
+        ({"host": "here", "pid": os.getppid()}, 3),
+        ({"host": "here", "pid": os.getpid()}, None),
+    ],
+)
+def test_a_driver_lives_until_it_has_been_silent_for_a_minute(change, silence):
+    assert driver_silence({"host": "there", "pid": 1, "time": 97, **change}, "here", 100) == silence
+
+
+def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path):
+    StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
+    (bucket / NAME / "driver.json").write_text(json.dumps({"host": "elsewhere", "pid": 7, "time": time.time()}))
+    with pytest.raises(SweepLocked, match="process 7 on elsewhere was running this sweep"):
+        stored_sweeps.fetch(ADDRESS, tmp_path / "other")
+    (bucket / NAME / "driver.json").write_text(json.dumps({"host": store_mirror.this_machine(), "pid": os.getpid(), "time": time.time()}))
+    fetched = stored_sweeps.fetch(ADDRESS, tmp_path / "other")
+    assert fetched == tmp_path / "other" / NAME and set(find_files(fetched)) == names_in(bucket) - {"driver.json"}
+    assert stores.store_of(fetched) == ADDRESS and not list((tmp_path / "other").glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("local", "stored", "after"),
+    [("1\n2\n3\n", "1\n2\n", "1\n2\n3\n"), ("1\n", "1\n2\n", "1\n2\n"), ("1\n2\n3\n", "1\n9\n", "1\n9\n"), ("1\n", "1\n", "1\n")],
+)
+def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(bucket, folder, local, stored, after):
+    StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
+    (bucket / NAME / "driver.json").unlink()
+    (bucket / NAME / "study.journal").write_text(stored)
+    (folder / "study.journal").write_text(local)
+    (folder / "report.html").write_text("later than the store")
+    assert stored_sweeps.fetch(ADDRESS, folder.parent) == folder
+    assert (folder / "study.journal").read_text() == after
+    assert (folder / "report.html").exists() == local.startswith(stored) and (folder / "trials" / "0000" / "log").exists()
+
+
+def test_a_folder_of_another_sweep_is_not_overwritten(bucket, folder):
+    StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
+    (folder / "origin.json").write_text("{}")
+    with pytest.raises(InputError, match="belongs to a sweep on this disk"):
+        stored_sweeps.fetch(ADDRESS, folder.parent)
+
+
+def test_a_store_must_name_itself(bucket, tmp_path):
+    (bucket / NAME).mkdir()
+    (bucket / NAME / "origin.json").write_text(json.dumps({"store": "s3://bucket/of-somebody-else"}))
+    with pytest.raises(InputError, match="names the store s3://bucket/of-somebody-else"):
+        stored_sweeps.fetch(ADDRESS, tmp_path / "other")
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_names_in_a_store(bucket):
+    for name in ("churn-20260102-120000", "churn-20260103-120000", "wine-20260101-120000"):
+        (bucket / "all" / name).mkdir(parents=True)
+        (bucket / "all" / name / "origin.json").write_text("{}")
+
+    def found(sweep):
+        return stored_sweeps.find(sweep, "s3://bucket/all")
+
+    assert found("churn") == found("latest") == "s3://bucket/all/churn-20260103-120000"
+    assert found("wi") == "s3://bucket/all/wine-20260101-120000" == stored_sweeps.find("s3://bucket/all/wine-20260101-120000/", ".")
+    with pytest.raises(InputError, match="several sweeps in s3://bucket/all match"):
+        found("churn-2026")
+    with pytest.raises(InputError, match="no sweep in s3://bucket/all matches"):
+        found("iris")

@@ -1,0 +1,269 @@
+"""Sweeps in S3-compatible storage: data from a bucket, `--dir s3://...`, another machine, and a storage that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+from sklearn import datasets
+
+import sweeps
+from sweeps.controller.rerun import rerun
+from sweeps.core.errors import InputError
+from sweeps.study.record import read
+from tests.commands import command, invoke, space_of
+from tests.ray_nodes import nodes
+from tests.s3 import KEY, SECRET, storage
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    with storage() as server:
+        yield server
+
+
+def machine(tmp_path: Path, name: str, monkeypatch) -> Path:
+    """Let the next commands run in a working directory and a home folder of their own, as on another machine."""
+    here = tmp_path / name
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(here))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/mlflow.db")
+    return here
+
+
+def space_with_stored_data(tmp_path: Path, bucket, loop: str, **how: str) -> Path:
+    frame = datasets.load_iris(as_frame=True).frame
+    frame.to_parquet(tmp_path / "iris.parquet")
+    bucket.put("rows/iris.parquet", tmp_path / "iris.parquet")
+    file = space_of(tmp_path, loop, **how)
+    file.write_text(file.read_text().replace('"sklearn:iris"', '"s3://bucket/rows/iris.parquet"'))
+    (tmp_path / "iris.parquet").unlink()
+    return file
+
+
+def leaks(*places: Path) -> list[str]:
+    """Return the files that contain a credential."""
+    found = []
+    for path in (path for place in places for path in place.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        found += [str(path) for secret in (KEY, SECRET) if secret.encode() in content]
+    return found
+
+
+def end(process, folder: Path) -> None:
+    """Kill a driver and its Ray, as the loss of its machine does."""
+    rays = json.loads((folder / "ray.json").read_text())["pids"]
+    process.kill()
+    process.wait(30)
+    killed = []
+    for pid in map(int, rays):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            ray = psutil.Process(pid)
+            killed += [ray, *ray.children(recursive=True)]
+    for one in killed:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    psutil.wait_procs(killed, 20)
+
+
+def checkpoints(bucket, name: str) -> dict[str, set[str]]:
+    """Return the names of the checkpoints of each trial in the bucket."""
+    found: dict[str, set[str]] = {}
+    for key in bucket.files():
+        if key.startswith(f"sweeps/{name}/trials/") and "/checkpoint_" in key:
+            trial, checkpoint = key.split("/")[3:5]
+            found.setdefault(trial, set()).add(checkpoint)
+    return found
+
+
+def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, monkeypatch, bucket):
+    file = space_with_stored_data(tmp_path, bucket, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    first = machine(tmp_path, "first", monkeypatch)
+    process = command("run", file, "--dir", "s3://bucket/sweeps", "-q")
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    folder = next((first / "sweeps-runs").glob("own-*"))
+    address = f"s3://bucket/sweeps/{folder.name}"
+    journal = f"sweeps/{folder.name}/study.journal"
+    wait_until(lambda: b"checkpoint_000002" in bucket.files().get(journal, b""), 60, "the study to be in the bucket")
+    assert not list(folder.glob("trials/*/checkpoint_*")), "the checkpoints are in the bucket alone"
+    end(process, folder)
+
+    second = machine(tmp_path, "second", monkeypatch)
+    (tmp_path / "go").touch()
+    resumed = command("resume", address, "--json")
+    out, err = resumed.communicate(timeout=150)
+    assert resumed.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 0} and result["store"] == address
+    assert result["dir"] == str(second / "sweeps-runs" / folder.name)
+    starts = sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*"))
+    assert starts == ["0", "2"], "the trial continued from its checkpoint"
+
+    names = {key.removeprefix(f"sweeps/{folder.name}/") for key in bucket.files() if key.startswith("sweeps/")}
+    assert {"space.yaml", "origin.json", "study.journal", "result.json", "report.html", "report.md", "checkpoint/state.json"} <= names
+    assert {"trials/0000/logs/rank-0.log", "trials/0001/logs/rank-0.log"} <= names
+    assert not names & {"lock", "ray.json", "stages.json", "driver.json", "mlflow.db"} and not any("/." in f"/{name}" for name in names)
+    assert all(len(kept) <= 2 for kept in checkpoints(bucket, folder.name).values()), checkpoints(bucket, folder.name)
+    assert bucket.files()[journal] == (second / "sweeps-runs" / folder.name / "study.journal").read_bytes()
+
+    third = machine(tmp_path, "third", monkeypatch)
+    shown = json.loads(invoke("show", address, "--json").output)
+    assert shown["state"] == "finished" and shown["best"]["trial"] == result["best"]["trial"] and not list(third.iterdir())
+    assert "own-" in invoke("show", "latest", "--dir", "s3://bucket/sweeps").output
+    exported = invoke("export", address, "--trial", "1")
+    assert exported.exit_code == 0, exported.output
+    assert f"sweeps/{folder.name}/exports/0001/state.json" in bucket.files()
+    local = invoke("export", third / "sweeps-runs" / folder.name, "--trial", "0")
+    assert local.exit_code == 0 and sweeps.open(address).best.id == result["best"]["trial"]
+    monkeypatch.setattr("sweeps.core.stores._allowed", set())
+    refused = invoke("export", third / "sweeps-runs" / folder.name, "--trial", "0")
+    assert refused.exit_code == 2 and f"this sweep is stored in {address}; give this address" in refused.output
+
+    (bucket_files := tmp_path / "bucket-files").mkdir()
+    for number, content in enumerate(bucket.files().values()):
+        (bucket_files / str(number)).write_bytes(content)
+    assert not leaks(first, second, third, bucket_files)
+
+
+def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(tmp_path, monkeypatch, bucket):
+    monkeypatch.setenv("SWEEPS_STORE_TIMEOUT", "2")
+    here = machine(tmp_path, "here", monkeypatch)
+    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    process = command("run", file, "--dir", "s3://bucket/sweeps", "-q")
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    folder = next((here / "sweeps-runs").glob("own-*"))
+    address = f"s3://bucket/sweeps/{folder.name}"
+    wait_until(lambda: "checkpoint_000002" in (folder / "study.journal").read_text(), 60, "its checkpoint to be recorded")
+    bucket.down = True
+    (tmp_path / "go").touch()
+    _, err = process.communicate(timeout=120)
+    bucket.down = False
+    assert process.returncode == 1 and bucket.refused
+    line = err.strip().splitlines()[-1]
+    assert line.startswith(f"{address}/trials/0000/checkpoint_000003 cannot be written after 2 s of tries: AWS Error"), err
+    assert "everything that the study has recorded is safe; to continue the sweep: " in line, err
+    assert line.endswith(f"sweeps resume {address}"), err
+    record = read(folder)
+    assert record is not None and [t.result.state.name for t in record.trials] == ["RUNNING"]
+    resumed = command("resume", address, "--json")
+    out, err = resumed.communicate(timeout=150)
+    assert resumed.returncode == 0, err
+    assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
+    assert sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")) == ["0", "2"]
+
+
+def test_a_bucket_that_refuses_the_sweep_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, bucket):
+    here = machine(tmp_path, "here", monkeypatch)
+    with pytest.raises(InputError, match=r"s3://other-bucket/sweeps/own-\S+ cannot be written") as caught:
+        sweeps.run(space_of(tmp_path, "held"), dir="s3://other-bucket/sweeps")
+    assert len(str(caught.value).splitlines()) == 1 and "s3://other-bucket/sweeps/own-" in str(caught.value)
+    assert not [path for path in here.rglob("*") if path.name.startswith("own-")] and not bucket.files()
+
+
+LOOP = """\
+import os
+import tempfile
+from pathlib import Path
+
+import ray.train
+
+
+def train_func(config):
+    rank, parts = ray.train.get_context().get_world_rank(), {}
+    if (checkpoint := ray.train.get_checkpoint()) is not None:
+        with checkpoint.as_directory() as folder:
+            parts = {path.name: path.read_text() for path in Path(folder).glob("rank-*")}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, f"rank-{rank}").write_text("sees it" if list(Path(config["driver"]).iterdir()) else "does not see it")
+        now = {"loss": config["x"], "parts": len(parts), "blind": int("does not see it" in parts.values())}
+        ray.train.report(now, checkpoint=ray.train.Checkpoint.from_directory(folder))
+    if not parts and rank == 1:
+        ray.train.report(now)
+        os._exit(1)
+    ray.train.report(now)
+"""
+CLUSTER = """\
+name: spread
+trainer: {{loop: "mine:train_func", backend: none}}
+data: {{train: "s3://bucket/rows/iris.parquet", label: target, valid: 0.2}}
+objective: {{metric: loss, goal: minimize}}
+limits: {{max_trials: 1, max_failures: 2}}
+space:
+  scaling: {{num_workers: 2}}
+  params: {{x: 0.5, driver: "{driver}"}}
+"""
+
+
+@pytest.mark.extended
+@pytest.mark.skipif(subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0, reason="needs mount namespaces")
+def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(tmp_path, monkeypatch, bucket):
+    datasets.load_iris(as_frame=True).frame.to_parquet(tmp_path / "iris.parquet")
+    bucket.put("rows/iris.parquet", tmp_path / "iris.parquet")
+    driver = machine(tmp_path, "driver", monkeypatch)
+    (driver / "mine.py").write_text(LOOP)
+    (driver / "space.yaml").write_text(CLUSTER.format(driver=driver))
+    without = dict.fromkeys(bucket.environment, "")
+    with nodes(**without) as cluster:
+        cluster.head("--num-cpus=1", "--include-dashboard=false")
+        cluster.start(f"--address={cluster.address}", "--num-cpus=1", hidden=driver)
+        for name, value in cluster.credentials.items():
+            monkeypatch.setenv(name, value)
+        process = command("run", driver / "space.yaml", "--dir", "s3://bucket/sweeps", "--address", cluster.address, "--json")
+        out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    folder = Path(json.loads(out)["dir"])
+    record = read(folder)
+    assert record is not None and record.trials[0].attempts == 2
+    first, *_, last = reports(folder)
+    assert (first["parts"], last["parts"], last["blind"]) == (0, 2, 1), "the second attempt has read the parts of both nodes"
+    files = bucket.files()
+    assert {f"sweeps/{folder.name}/trials/0000/logs/rank-{rank}.log" for rank in (0, 1)} <= set(files)
+    assert not list(folder.glob("trials/*/checkpoint_*")) and not leaks(folder)
+
+
+def reports(folder: Path) -> list[dict[str, float]]:
+    from sweeps.study.record import reports_of, trials_of
+
+    return [report.metrics for report in reports_of(trials_of(folder)[0], "loss")]
+
+
+@pytest.mark.extended
+def test_members_of_a_population_copy_checkpoints_inside_the_bucket(clean_ray, tmp_path, monkeypatch, bucket):
+    """The shared Ray was started without the credentials, so the processes get them from the driver, as on a cluster."""
+    monkeypatch.chdir(tmp_path)
+    pbt = ("scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",)
+    result = sweeps.run(space_of(tmp_path, "falls", limits="max_failures: 0, max_trials: 4"), dir="s3://bucket/sweeps", overrides=pbt)
+    assert result.trials == {"completed": 4, "pruned": 0, "failed": 0} and result.store == f"s3://bucket/sweeps/{result.sweep}"
+    record = read(result.dir)
+    assert record is not None
+    taken = [t for t in record.trials if t.lineage]
+    assert taken
+    for t in taken:
+        curve, last = dict(t.curve), t.lineage[-1]
+        for step in range(last.donor_step + 1, 7):
+            assert curve[step] == pytest.approx(curve[step - 1] - t.params["x"]), "from the donor's state, with the new x"
+    again = rerun(result.store, next(t.id for t in record.trials if not t.lineage))
+    assert again.equal, str(again)
+    assert not [key for key in bucket.files() if "/.rerun-" in key] and not leaks(result.dir)
+
+
+def test_rows_of_a_bucket(tmp_path, bucket):
+    from sweeps.data.files import find_files
+
+    pd.DataFrame({"x": [1]}).to_csv(tmp_path / "rows.csv", index=False)
+    for key in ("rows/a.csv", "rows/b.csv", "rows/note.txt"):
+        bucket.put(key, tmp_path / "rows.csv")
+    assert find_files("s3://bucket/rows/a.csv", tmp_path, "data.train").paths == ("bucket/rows/a.csv",)
+    assert find_files("s3://bucket/rows/", tmp_path, "data.train").paths == ("bucket/rows/a.csv", "bucket/rows/b.csv")
+    assert find_files("s3://bucket/rows/*.csv", tmp_path, "data.train").paths == ("bucket/rows/a.csv", "bucket/rows/b.csv")
+    with pytest.raises(InputError, match=r"`s3://bucket/none.csv` does not exist"):
+        find_files("s3://bucket/none.csv", tmp_path, "data.train")
