@@ -229,7 +229,8 @@ class _DataActor:
     @property
     def _holds_large_tables(self) -> bool:
         """True if the raw rows of train of a source are at least `LARGE` bytes."""
-        return self.variants is not None and any(splits.train.nbytes >= LARGE for splits in self.variants.sources.values())
+        held = self.variants.sources.values() if isinstance(self.variants, DataVariants) else ()
+        return any(splits.train.nbytes >= LARGE for splits in held)
 
     def _answer(self, steps: tuple[Step, ...], data: Mapping[str, Any], reload: LoadArguments | None) -> dict[str, Any]:
         if self.is_new and reload is not None:

@@ -43,7 +43,7 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
         InputError: the source does not exist, cannot be read, has no rows, or has two columns with the same name.
     """
     if is_recipe(source):
-        table = _read_lazy(Path(source), place)
+        table = read_lazy(Path(source), place, dataset_to_arrow)
     elif source.startswith("sklearn:"):
         table = _read_sklearn(source.removeprefix("sklearn:"), place)
     elif is_loader(source):
@@ -60,11 +60,14 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
     return table
 
 
-def _read_lazy(file: Path, place: str) -> pa.Table:
-    """Compute the rows of a lazy table that a Python script passed to `sweeps.run`."""
+def read_lazy(file: Path, place: str, of_dataset: Callable[[Any], Any]) -> Any:
+    """Load a lazy table that a Python script passed to `sweeps.run`. Return the result of `of_dataset` for a Ray Dataset.
+
+    The rows of other lazy tables are computed and returned as an Arrow table.
+    """
     try:
         lazy = passed_tables.load_lazy(file)
-        table = dataset_to_arrow(lazy) if hasattr(lazy, "to_arrow_refs") else to_arrow(lazy)
+        table = of_dataset(lazy) if hasattr(lazy, "to_arrow_refs") else to_arrow(lazy)
     except InputError:
         raise
     except Exception as e:

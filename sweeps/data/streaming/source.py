@@ -19,6 +19,7 @@ from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.schema_probe import pandas_names, probe_schemas
 from sweeps.data.streaming.block_types import Convert, merge_text_schemas, text_schema, unify_schemas
 from sweeps.data.tables import canonical_table, fingerprint
+from sweeps.space.passed_tables import is_recipe
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,18 @@ def open_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
     Raises:
         InputError: the source does not exist or cannot be read, or its files have different columns or types.
     """
+    if is_recipe(source):
+        opened = sources.read_lazy(Path(source), place, lambda dataset: _of_dataset(dataset, source, place, {}))
+        return opened if isinstance(opened, LazySource) else _of_table(opened)
     if sources.is_loader(source):
-        opened = sources.call_loader(source, base, place, args or {}, lambda dataset: _of_dataset(dataset, source, place, args or {}))
+        from ray import cloudpickle
+
+        def of_loader(dataset: Any) -> LazySource:
+            module = sys.modules[references.parse(source)[0]]
+            cast("Any", cloudpickle).register_pickle_by_value(module)  # Ray's tasks cannot import a module beside the space file.
+            return _of_dataset(dataset, source, place, args or {})
+
+        opened = sources.call_loader(source, base, place, args or {}, of_loader)
         return opened if isinstance(opened, LazySource) else _of_table(opened)
     if source.startswith("sklearn:"):
         return _of_table(sources.read_source(source, base, place))
@@ -108,14 +119,10 @@ def files_digest(files: SourceFiles) -> str:
 
 
 def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
-    """Open the Ray Dataset that a loader has returned.
+    """Open the Ray Dataset that a loader has returned, or that a script has passed.
 
-    Its digest depends on the loader, its arguments and the schema. If Ray Data knows the files of the dataset, it also depends on these.
+    Its digest depends on the source, its arguments and the schema. If Ray Data knows the files of the dataset, it also depends on these.
     """
-    from ray import cloudpickle
-
-    module, pickler = references.parse(source)[0], cast("Any", cloudpickle)
-    pickler.register_pickle_by_value(sys.modules[module])  # Ray's tasks cannot import a module beside the space file.
     try:
         schema = dataset.schema()
     except Exception as e:
