@@ -174,8 +174,6 @@ def test_files_of_a_source_must_agree(tmp_path):
     assert "mixes .csv and .parquet files" in refused(".", tmp_path)
 
 
-@pytest.mark.integration
-@pytest.mark.timeout(120)
 def test_the_rows_of_train_are_distributed_one_column_at_a_time():
     table = pa.table({"a": pa.chunked_array([[1, 2], [3, None, 5]]), "b": ["v", "w", "x", "y", "z"], "c": [[1], [], [2], None, [3]]})
     rows = {"train": pa.array([4, 0, 2]), "valid": pa.array([1]), "test": pa.array([3])}
@@ -192,6 +190,8 @@ def test_local_parquet_files_are_read_without_ray(tmp_path, monkeypatch):
     assert read.column_names == ["a", "c", "y"] and read.to_pydict() == frame.to_dict("list")
 
 
+@pytest.mark.integration
+@pytest.mark.timeout(120)
 class TestFiles:
     """Data sets as Ray Data reads them."""
 
