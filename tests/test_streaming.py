@@ -127,7 +127,7 @@ def test_a_stream_gives_ranks_the_same_rows_as_memory_and_makes_the_same_bundle(
     raw = pd.read_parquet("valid.parquet").drop(columns="y")
     predictions = [sweeps.load_bundle(result.bundle).predict(raw)["probability_yes"] for result in results.values()]
     np.testing.assert_allclose(*predictions, rtol=1e-6)
-    again = invoke("rerun", results["stream"].dir, "--trial", "1")
+    again = invoke("rerun", results["stream"].dir, "0001")
     assert again.exit_code == 0, again.stderr
 
 
