@@ -106,7 +106,7 @@ def export_trial(
         return exported
     with local_checkpoint(checkpoint) as source:
         refuse_special_files(source)
-        return _export_checkpoint(exported, source, step, folder, space, study_store, number, target, roots, refitted, trust)
+        return _export_checkpoint(exported, source, step, folder, space, study_store, number, result, target, roots, refitted, trust)
 
 
 def _export_checkpoint(
@@ -117,13 +117,13 @@ def _export_checkpoint(
     space: Space,
     study_store: StudyStore,
     number: int,
+    result: Result,
     target: Path,
     roots: tuple[Path, ...],
     refitted: Refitted | None,
     trust: bool,
 ) -> Exported:
     """Export the checkpoint in the folder `source`. For the arguments, see `export_trial`."""
-    result = study_store.results()[number]
     if space.trainer.load is None:
         return replace(exported, checkpoint=write.copy_checkpoint(source, target / "checkpoint"))
     sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]

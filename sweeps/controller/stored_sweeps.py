@@ -207,8 +207,10 @@ def _is_older(store: Store, names: list[str], folder: Path, scratch: Path) -> bo
     This is so if a driver on this machine was killed before it had copied the end of its study.
     """
     local = SweepFolder(folder).journal
-    if JOURNAL not in names or not local.is_file():
+    if not local.is_file():
         return False
+    if JOURNAL not in names:  # The driver was killed, or the storage failed, before the study was copied for the first time.
+        return True
     store.get(JOURNAL, scratch / JOURNAL)
     return local.read_bytes().startswith((scratch / JOURNAL).read_bytes())
 

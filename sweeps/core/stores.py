@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from sweeps.core.errors import InputError, Problem, StoreError
-from sweeps.core.json_files import read_json_object
 from sweeps.core.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
@@ -340,6 +339,8 @@ def recorded_store(folder: Path) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def _recorded(file: Path, changed: int) -> str | None:
+    from sweeps.core.json_files import read_json_object  # imports pydantic, which takes a while
+
     address = (read_json_object(file) or {}).get("store")
     return address if isinstance(address, str) and address else None
 

@@ -140,12 +140,20 @@ def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path)
 
 @pytest.mark.parametrize(
     ("local", "stored", "after"),
-    [("1\n2\n3\n", "1\n2\n", "1\n2\n3\n"), ("1\n", "1\n2\n", "1\n2\n"), ("1\n2\n3\n", "1\n9\n", "1\n9\n"), ("1\n", "1\n", "1\n")],
+    [
+        ("1\n2\n3\n", "1\n2\n", "1\n2\n3\n"),
+        ("1\n", "1\n2\n", "1\n2\n"),
+        ("1\n2\n3\n", "1\n9\n", "1\n9\n"),
+        ("1\n", "1\n", "1\n"),
+        ("1\n", "", "1\n"),
+    ],
 )
 def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(bucket, folder, local, stored, after):
     StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
     (bucket / NAME / "driver.json").unlink()
     (bucket / NAME / "study.journal").write_text(stored)
+    if not stored:
+        (bucket / NAME / "study.journal").unlink()
     (folder / "study.journal").write_text(local)
     (folder / "report.html").write_text("later than the store")
     assert stored_sweeps.fetch(ADDRESS, folder.parent) == folder
