@@ -1,7 +1,8 @@
 """Peak memory of a sweep with `trainer: xgboost` on a Parquet file of 25 float32 columns, for 0.5 and 2 GB of raw floats.
 
 The file has 5 or 20 million rows and a label of two classes. A process writes it in row groups before the sweep starts. The sweep has two
-trials, one after the other, on two CPUs, of which a trial uses one. A fifth of the rows is `valid`. *Scaled* adds a StandardScaler to the chain.
+trials, one after the other, on two CPUs, of which a trial uses one. A fifth of the rows is `valid`. *Scaled* adds a StandardScaler to the
+chain.
 
 Five times a second, the benchmark sums PSS, from `/proc/PID/smaps_rollup`, over all processes of the sweep and of Ray. PSS counts a page
 that n processes share as 1/n in each process, so shared memory is counted once. The table shows the moment at which the sum is largest,
