@@ -106,7 +106,7 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     with SweepSession(space, tmp_path, (), None) as opened:
         assert opened.load_data(None) is INFO and opened.count_fits() == 0
         opened.warm_workers(space.shapes)
-    assert events == [*START, "pool.configure", "pool.warm", "pool.await_stopped", *END]
+    assert events == [*START, "pool.configure", "pool.warm", "pool.await_stopped", "pool.shutdown", *END]
     assert not (tmp_path / "gangs").exists()
 
 
@@ -202,7 +202,7 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     monkeypatch.setattr("ray.wait", lambda references: (references, []))
     monkeypatch.setattr("ray.get", lambda reference: {"advance": again}.get(reference))
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, bit-identical to the original run"
-    assert events == [*START, "pool.configure", "pool.start", "pool.life", "pool.advance", "pool.await_stopped", *END]
+    assert events == [*START, "pool.configure", "pool.start", "pool.life", "pool.advance", "pool.await_stopped", "pool.shutdown", *END]
     assert not list(folder.glob(".rerun-*"))
 
 
