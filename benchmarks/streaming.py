@@ -87,7 +87,18 @@ def run(folder: Path, data: Path) -> dict[str, Any]:
     loop = LOOP.replace("VALID", str(2 * ROWS)).replace("TRAIN", str(FILES * ROWS))
     (folder / "stream_loop.py").write_text(loop)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(STORE_BYTES)}
-    command = [sys.executable, "-m", "sweeps.cli", "run", str(folder / "space.yaml"), "--dir", str(folder / "runs"), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "sweeps.cli",
+        "run",
+        str(folder / "space.yaml"),
+        "--dir",
+        str(folder / "runs"),
+        "--json",
+        "--cpus",
+        "2",
+    ]
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=folder)
     peaks: dict[str, float] = {}
