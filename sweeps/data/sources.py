@@ -99,6 +99,34 @@ def importable(*folders: Path) -> Iterator[None]:
                 sys.path.remove(folder)
 
 
+@contextlib.contextmanager
+def pickled_by_value(folder: Path) -> Iterator[None]:
+    """Within the `with` block, pickle functions and classes of the modules in a folder with their code.
+
+    Ray's tasks, such as those of Ray Data and of Dask on Ray, can then run them. The processes of these tasks cannot import the modules.
+    """
+    from ray import cloudpickle
+
+    known = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for name, module in list(sys.modules.items()) if name not in known and _is_user_module(name, module, folder)]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_user_module(name: str, module: Any, folder: Path) -> bool:
+    """Return whether a module is in a folder, and is neither the script that runs nor an installed package."""
+    file = getattr(module, "__file__", None)
+    if not file or name in ("__main__", "sweeps") or name.startswith("sweeps.") or getattr(module, "__name__", None) != name:
+        return False
+    path = Path(file)
+    return path.is_relative_to(folder) and "site-packages" not in path.relative_to(folder).parts
+
+
 def is_loader(source: str) -> bool:
     """Return whether a source is a user's function, `module:function`."""
     return "://" not in source and not source.startswith("sklearn:") and references.is_reference(source)
@@ -124,10 +152,11 @@ def call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any], of_da
         if not callable(function):
             raise_problem(place, f"`{ref}` has the type {type(function).__name__}, but must be a function")
         try:
-            result = function(**args)
-            if hasattr(result, "to_arrow_refs"):
-                return of_dataset(result)
-            if (table := to_arrow(result)) is not None:
+            # A Ray Dataset keeps the options with which it was made.
+            with quiet_ray_data(), pickled_by_value(base.absolute()):
+                result = function(**args)
+                table = of_dataset(result) if hasattr(result, "to_arrow_refs") else to_arrow(result)
+            if table is not None:
                 return table
         except InputError:  # a user's function may raise this error on purpose
             raise

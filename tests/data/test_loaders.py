@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from PIL import Image
 
 from sweeps.core.errors import InputError
-from sweeps.data.sources import read_source, to_arrow
+from sweeps.data.sources import pickled_by_value, read_source, to_arrow
 
 LOADER = "sweeps.loaders"
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
@@ -105,3 +106,19 @@ def test_an_object_that_exports_arrow_data_becomes_a_table():
     found = to_arrow(Exports())
     assert found is not None and found.to_pydict() == {"a": [1]}
     assert to_arrow([1, 2]) is None
+
+
+def test_the_tasks_of_a_loader_need_not_import_its_module(tmp_path, monkeypatch):
+    from ray import cloudpickle
+
+    (tmp_path / "own_trips.py").write_text("LIMIT = 3\n\ndef clean(rows):\n    return rows[:LIMIT]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_trips
+
+    before = cloudpickle.list_registry_pickle_by_value()
+    with pickled_by_value(tmp_path):
+        packed = cloudpickle.dumps(own_trips.clean)
+    assert cloudpickle.list_registry_pickle_by_value() == before
+    monkeypatch.delitem(sys.modules, "own_trips")
+    (tmp_path / "own_trips.py").unlink()
+    assert cloudpickle.loads(packed)([1, 2, 3, 4]) == [1, 2, 3]
