@@ -216,8 +216,8 @@ def _fits(plan: Plan) -> str:
 
 
 def _each(plan: Plan) -> str:
-    each = [*(["data variant"] if plan.variants != 1 else []), *([f"of {folds} folds"] if (folds := plan.space.data.folds) else [])]
-    return f" for each {' and each '.join(each)}" if each else ""
+    folds = plan.space.data.folds
+    return (" on its data variant" if plan.variants != 1 else "") + (f" for each of {folds} folds" if folds else "")
 
 
 def _steps(plan: Plan) -> list[str]:
