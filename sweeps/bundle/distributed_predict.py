@@ -72,6 +72,7 @@ def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence
     import ray
     import ray.data
 
+    workers = max(1, min(workers, len(groups)))  # Ray Data warns of more workers than row groups.
     started = not ray.is_initialized()
     if started:
         ray.init(address="local", num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
