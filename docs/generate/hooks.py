@@ -16,7 +16,10 @@ from docs.generate.pages import PAGES, PARTS
 from docs.generate.paths import ROOT
 
 # Files outside `docs/` that the site contains. Their path on the site is their path in the repository.
-OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "reports/*.md", "search_spaces/*.yaml", "search_spaces/*.py")
+OUTSIDE = (
+    *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "reports/*.md"),
+    *("search_spaces/*.yaml", "search_spaces/*.py", "search_spaces/tutorials/*.yaml", "search_spaces/tutorials/*.py"),
+)
 LINK = re.compile(r"(\]\()(?![a-z]+:|#|/)([^)#\s]+)((?:#[^)\s]*)?\))")
 
 
