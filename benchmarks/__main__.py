@@ -28,6 +28,7 @@ NAMES = (
     "trial_memory",
     "cold_start",
     "shapes",
+    "tutorials",
 )
 OUT = ROOT / "reports" / "benchmarks.md"
 

@@ -154,10 +154,10 @@ def _driver(config: dict[str, Any], trainer: str, loop: Any, workers: int, data:
             name=f"train-{trial.get_trial_id()}", storage_path=trial.get_storage().storage_fs_path, callbacks=told
         ),
     ).fit()
-    _let_the_last_report_through()
+    let_the_last_report_through()
 
 
-def _let_the_last_report_through() -> None:
+def let_the_last_report_through() -> None:
     """Keep the driver alive until its last report has arrived. Otherwise it may hang forever. This takes a tenth of a second.
 
     It happened in one of four trials with a health check every 0.05 s. Tune's thread takes a report from the callback's queue and puts it

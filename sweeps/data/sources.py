@@ -12,7 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -107,15 +107,24 @@ def pickled_by_value(folder: Path) -> Iterator[None]:
     """
     from ray import cloudpickle
 
-    known = set(cloudpickle.list_registry_pickle_by_value())
-    added = [module for name, module in list(sys.modules.items()) if name not in known and _is_user_module(name, module, folder)]
-    for module in added:
-        cloudpickle.register_pickle_by_value(module)
+    added, pickler = pickle_by_value(folder), cast("Any", cloudpickle)
     try:
         yield
     finally:
         for module in added:
-            cloudpickle.unregister_pickle_by_value(module)
+            pickler.unregister_pickle_by_value(module)
+
+
+def pickle_by_value(folder: Path) -> list[Any]:
+    """Pickle functions and classes of the modules in a folder with their code from now on. Return the modules for which this is new."""
+    from ray import cloudpickle
+
+    pickler = cast("Any", cloudpickle)
+    known = set(pickler.list_registry_pickle_by_value())
+    added = [module for name, module in list(sys.modules.items()) if name not in known and _is_user_module(name, module, folder)]
+    for module in added:
+        pickler.register_pickle_by_value(module)
+    return added
 
 
 def _is_user_module(name: str, module: Any, folder: Path) -> bool:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
-from sweeps.core import references
 from sweeps.data import sources
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.schema_probe import pandas_names, probe_schemas
@@ -54,15 +52,11 @@ def open_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
         opened = sources.read_lazy(Path(source), place, lambda dataset: _of_dataset(dataset, source, place, {}))
         return opened if isinstance(opened, LazySource) else _of_table(opened)
     if sources.is_loader(source):
-        from ray import cloudpickle
-
-        def of_loader(dataset: Any) -> LazySource:
-            module = sys.modules[references.parse(source)[0]]
-            cast("Any", cloudpickle).register_pickle_by_value(module)  # Ray's tasks cannot import a module beside the space file.
-            return _of_dataset(dataset, source, place, args or {})
-
-        opened = sources.call_loader(source, base, place, args or {}, of_loader)
-        return opened if isinstance(opened, LazySource) else _of_table(opened)
+        opened = sources.call_loader(source, base, place, args or {}, lambda dataset: _of_dataset(dataset, source, place, args or {}))
+        if not isinstance(opened, LazySource):
+            return _of_table(opened)
+        sources.pickle_by_value(base.absolute())  # Ray's tasks, which run later, cannot import a module beside the space file.
+        return opened
     if source.startswith("sklearn:"):
         return _of_table(sources.read_source(source, base, place))
     return _of_files(find_files(source, base, place))
