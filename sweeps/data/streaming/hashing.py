@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from sweeps.core.errors import InputError, Problem
-
 VALID, SHARE = "valid", "rows"
-
-
-def is_hashable(kind: pa.DataType) -> bool:
-    """Return whether the values of a type enter the hash of a row: numbers, booleans, times and text."""
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind)
-    return bool(plain or pa.types.is_large_string(kind) or pa.types.is_string(kind))
 
 
 def below(table: pa.Table, columns: Sequence[str], share: float, purpose: str, seed: int) -> np.ndarray:
@@ -29,20 +22,14 @@ def below(table: pa.Table, columns: Sequence[str], share: float, purpose: str, s
 
     Args:
         table: n rows.
-        columns: columns whose values decide. Columns of lists and arrays among them are left out.
+        columns: columns whose values decide.
         share: fraction between 0 and 1.
         purpose: `VALID` or `SHARE`. Masks of different purposes are independent.
         seed: seed of the sweep.
-
-    Raises:
-        InputError: none of the columns has values that can be hashed.
     """
-    chosen = [name for name in columns if is_hashable(table.schema.field(name).type)]
-    if not chosen:
-        raise InputError(Problem("data.valid", "no column has numbers or text, by which a stream could be split; give a path"))
     start = hashlib.blake2b(f"{purpose} {int(seed)}".encode(), digest_size=8).digest()
     state = np.full(table.num_rows, int.from_bytes(start, "little"), dtype=np.uint64)
-    for name in chosen:
+    for name in columns:
         state = _mixed(state ^ _hashes(table.column(name)))
     return np.asarray((state >> np.uint64(11)) * 2.0**-53 < share)
 
@@ -64,5 +51,22 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
         column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
     elif pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        values = np.empty(len(column), dtype=object)
+        values[:] = [
+            _to_bytes(value) for chunk in column.chunks for value in getattr(chunk, "storage", chunk).to_numpy(zero_copy_only=False)
+        ]
+        return np.asarray(pd.util.hash_array(values, categorize=False))
     numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return np.asarray(pd.util.hash_array(np.where(np.isnan(numbers), np.nan, numbers + 0.0)))
+
+
+def _to_bytes(value: Any) -> bytes:
+    """Return the bytes of a value that is neither a number nor text, such as an encoded image, a list or a struct."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, np.ndarray):
+        return value.tobytes() if value.dtype != object else b"".join(b"[" + _to_bytes(part) for part in value)
+    if isinstance(value, dict):
+        return b"".join(b"{" + name.encode() + b":" + _to_bytes(part) for name, part in sorted(value.items()))
+    return repr(value).encode()

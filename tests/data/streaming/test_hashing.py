@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.core.errors import InputError
 from sweeps.data.streaming.hashing import SHARE, VALID, below
 
 N = 20_000
@@ -67,6 +66,29 @@ def test_integers_with_and_without_missing_values_have_the_same_hash():
     assert (below(full, ["a"], 0.5, VALID, 0) == below(holes, ["a"], 0.5, VALID, 0)[:3]).all()
 
 
-def test_a_table_of_lists_alone_is_refused():
-    with pytest.raises(InputError, match="no column has numbers or text"):
-        below(rows(3), ["list"], 0.5, VALID, 0)
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[i, i % 3] for i in range(N)],
+        [[float(i)] if i % 100 else None for i in range(N)],
+        [b"image %d" % i for i in range(N)],
+        [{"bytes": b"%d" % i, "shape": [i, 2]} for i in range(N)],
+        [[[i], [2]] for i in range(N)],
+        [["a", str(i)] for i in range(N)],
+    ],
+)
+def test_values_of_every_type_decide(values):
+    """Otherwise all images of a class would be in the same split, because only the label would decide."""
+    table = pa.table({"x": values, "label": [i % 2 for i in range(N)]})
+    mask = below(table, ["x", "label"], 0.5, VALID, 0)
+    distinct = len({repr(value) for value in values})
+    assert abs(mask.mean() - 0.5) < 5 / np.sqrt(distinct)
+    parts = [below(table.slice(start, 1_000), ["x", "label"], 0.5, VALID, 0) for start in range(0, N, 1_000)]
+    assert (np.concatenate(parts) == mask).all()
+
+
+def test_values_of_tensors_decide():
+    from ray.data.extensions import ArrowTensorArray
+
+    table = pa.table({"x": ArrowTensorArray.from_numpy(np.arange(4 * N).reshape(N, 2, 2))})
+    assert abs(below(table, ["x"], 0.5, VALID, 0).mean() - 0.5) < 0.02
