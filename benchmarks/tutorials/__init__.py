@@ -12,9 +12,9 @@ values of the metric over the trials: the logloss on valid, or the AUC for the n
 from __future__ import annotations
 
 from benchmarks.common import Goal, Measure, Median, Workload, ratio
-from benchmarks.tutorials import boosted_trees, taxi_network
+from benchmarks.tutorials import boosted_trees, checkpoints, linear, taxi_network, vit
 
-TUTORIALS = (*boosted_trees.TUTORIALS, *taxi_network.TUTORIALS)
+TUTORIALS = tuple(tutorial for module in (boosted_trees, taxi_network, linear, vit, checkpoints) for tutorial in module.TUTORIALS)
 
 
 def goals(median: Median) -> list[Goal]:
