@@ -86,6 +86,8 @@ def test_freed_checkpoints_are_shown():
     )
     freed = {"checkpoints": 12, "trials": 9, "bytes": 5_200_000_000, "left": 1_100_000_000}
     assert "freed 5.2 GB: 12 checkpoints of 9 trials; the other checkpoints use 1.1 GB" in terminal.format_result(result(freed=freed))
+    nothing = dict.fromkeys(freed, 0)
+    assert terminal.format_result(result(freed=nothing)) == terminal.format_result(result()), "no line if nothing was deleted"
     assert result(freed=freed).to_json()["freed"] == freed and SweepResult.from_json(result(freed=freed).to_json()) == result(freed=freed)
 
 

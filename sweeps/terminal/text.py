@@ -146,7 +146,7 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
     lines = [f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
     if result.reason:
         lines[0] += f" (ended early: {result.reason})"
-    if result.freed is not None:
+    if result.freed is not None and result.freed["checkpoints"]:
         lines.append(format_freed(result.freed))
     lines += [f"note: {note}" for note in result.notes]
     again = [f"  {resume_command(result.dir)}    # continues where the sweep stopped"] if result.reason == "interrupted" else []
