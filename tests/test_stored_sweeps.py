@@ -214,7 +214,8 @@ def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(tmp_pa
     without = dict.fromkeys(bucket.environment, "")
     with nodes(**without) as cluster:
         cluster.head("--num-cpus=1", "--include-dashboard=false")
-        cluster.start(f"--address={cluster.address}", "--num-cpus=1", hidden=driver)
+        # Ray finds the driver's node by its address, so the second node needs another one.
+        cluster.start(f"--address={cluster.address}", "--num-cpus=1", "--node-ip-address=127.0.0.2", hidden=driver)
         for name, value in cluster.credentials.items():
             monkeypatch.setenv(name, value)
         process = command("run", driver / "space.yaml", "--dir", "s3://bucket/sweeps", "--address", cluster.address, "--json")
