@@ -7,8 +7,8 @@ A trainer `NAME.py` has these parts:
     load(folder)            returns the model of a checkpoint, an object with `predict(DataFrame) -> array`
 
 `predict` takes prepared features and returns a float64 array. For two classes, the array has the probability of the second class, shape
-(n,). For more classes, it has the probabilities of all k classes, shape (n, k). For a regression, it has values, shape (n,). Only the loop
-imports Ray, so a bundle predicts without Ray.
+(n,). For more classes, it has the probabilities of all k classes, shape (n, k). For a regression, it has values, shape (n,). For k label
+columns, it has values, or the probability of 1, shape (n, k). Only the loop imports Ray, so a bundle predicts without Ray.
 
 The built-in loops use only functions that a user's loop can use too. This module has the functions that the built-in loops share.
 """
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sweeps.core.label_columns import MULTIOUTPUT, label_columns
 from sweeps.core.parameter_schema import Fragment, allows, rule_of
 from sweeps.core.suggestions import did_you_mean
 
@@ -49,7 +50,7 @@ class LabeledRows(NamedTuple):
 
     Attributes:
         features: The prepared features.
-        label: Class codes as int64, or values as float64, shape (n,).
+        label: Class codes as int64, or values as float64, shape (n,). For k label columns, shape (n, k).
         weight: Weight of each row, float64 of shape (n,). None if the rows have no weights.
     """
 
@@ -69,9 +70,10 @@ def read_rows(split: str, cur: trial.Current) -> LabeledRows:
     import ray.train
 
     frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
-    label = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
+    label = frame[cur.label].to_numpy(np.float64 if cur.task in ("regression", MULTIOUTPUT) else np.int64)
     weight = frame[cur.weight].to_numpy() if cur.weight in frame.columns else None
-    return LabeledRows(frame.drop(columns=[name for name in (cur.label, cur.weight) if name in frame.columns]), label, weight)
+    removed = [name for name in (*label_columns(cur.label), cur.weight) if name in frame.columns]
+    return LabeledRows(frame.drop(columns=removed), label, weight)
 
 
 def fill_parameters(trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:

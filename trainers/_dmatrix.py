@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xgboost as xgb
 
+from sweeps.core.label_columns import label_columns
 from sweeps.trainers import require_numbers, safe_names
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Columns:
 
 def matrix(
     frame: pd.DataFrame,
-    label: str | None = None,
+    label: str | list[str] | None = None,
     threads: int | None = None,
     weight: str | None = None,
     max_bin: int | None = None,
@@ -40,7 +41,7 @@ def matrix(
 
     Args:
         frame: Prepared rows.
-        label: Name of the label column. None if the rows have no label.
+        label: Name of the label column, or a list of label columns. None if the rows have no label.
         threads: Number of threads that XGBoost uses. If None, XGBoost chooses the number.
         weight: Name of the column of weights. None if the rows have no weights.
         max_bin: Number of bins of a `QuantileDMatrix`, which has no copy of the values. None for a `DMatrix` with all values.
@@ -49,7 +50,7 @@ def matrix(
     Raises:
         ValueError: A feature is not numeric.
     """
-    features = frame.drop(columns=[name for name in (label, weight) if name])
+    features = frame.drop(columns=[name for name in (*label_columns(label), weight) if name])
     require_numbers(features, also="category")
     names = safe_names(features.columns, "[]<")
     target = frame[label].to_numpy() if label else None

@@ -14,9 +14,11 @@ import pandas as pd
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import Pipeline
 
 from sweeps.core import references
+from sweeps.core.label_columns import MULTIOUTPUT
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.trial import Current
 
@@ -80,9 +82,10 @@ def _require_task(estimator: Any, reference: str, task: str) -> None:
             kind = f"`{reference}` is a {type(estimator).__name__}" if not callable(estimator) else f"`{reference}`"
             raise ValueError(f"trainer.estimator: {kind}, which has no method `{method}`; name a classifier or a regressor")
     with contextlib.suppress(AttributeError):  # an estimator that does not inherit from `BaseEstimator` need not say what it is
-        if task == "regression" and is_classifier(estimator):
+        numbers = task in ("regression", MULTIOUTPUT)
+        if numbers and is_classifier(estimator):
             raise ValueError(f"trainer.estimator: `{reference}` is a classifier, but the label is for a regression")
-        if task != "regression" and is_regressor(estimator):
+        if not numbers and is_regressor(estimator):
             raise ValueError(f"trainer.estimator: `{reference}` is a regressor, but the label is for a classification")
 
 
@@ -176,8 +179,8 @@ class Training:
         Args:
             step: Number of the step, starting with 1.
             x: Features.
-            y: Class codes or values, shape (n,).
-            classes: Number of classes; 0 for a regression.
+            y: Class codes or values, shape (n,), or (n, k) for k label columns.
+            classes: Number of classes; 0 for a regression and for several label columns.
             weight: Weight of each row, shape (n,). None if the rows have no weights. In a pipeline, only the last estimator gets weights.
         """
         with warnings.catch_warnings():
@@ -192,7 +195,10 @@ class Training:
                 self.last.set_params(warm_start=True, **{self.kind: self._size(step)})
                 self.last.fit(features, y, **({} if weight is None else {"sample_weight": weight}))
                 return
-            known = {"classes": np.arange(classes)} if classes else {}
+            known: dict[str, Any] = {"classes": np.arange(classes)} if classes else {}
+            if y.ndim == 2 and is_classifier(self.last):
+                several = isinstance(self.last, MultiOutputClassifier)  # it trains one classifier for each column
+                known = {"classes": [np.arange(2)] * y.shape[1] if several else np.arange(y.shape[1])}
             for rows in self._batches(step, len(y)):
                 if weight is not None and not weight[rows].any():  # scikit-learn refuses such a batch
                     continue

@@ -12,8 +12,11 @@ import pandas as pd
 from joblib import parallel_config
 from threadpoolctl import ThreadpoolController
 
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
 from sweeps.core.metrics import needs
 from sweeps.trainers._metrics import measure
+
+NUMBERS = ("regression", MULTIOUTPUT)
 
 
 class Model:
@@ -21,8 +24,8 @@ class Model:
 
     Args:
         estimator: The estimator. It must be fitted before it can predict.
-        task: "binary", "multiclass" or "regression".
-        classes: Number of classes; 0 for a regression.
+        task: See `Current.task`.
+        classes: Number of classes; 0 for a regression and for several label columns.
     """
 
     def __init__(self, estimator: Any, task: str, classes: int):
@@ -36,7 +39,8 @@ class Model:
 
         Returns:
             A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
-            values of a regression, shape (n,). If the estimator has no `predict_proba`, class codes, an int64 array of shape (n,).
+            values of a regression, shape (n,). If the estimator has no `predict_proba`, class codes, an int64 array of shape (n,). For k
+            label columns, values, the probability of 1, or 0 and 1, shape (n, k).
         """
         return self._predict(columns(features))
 
@@ -58,7 +62,7 @@ class Model:
 
         Args:
             x: Features that `columns` has returned.
-            y: Class codes or values, shape (n,).
+            y: Class codes or values, shape (n,), or (n, k) for k label columns.
             names: Names of the metrics, such as `valid-auc`.
 
         Returns:
@@ -72,23 +76,41 @@ class Model:
     @property
     def _has_probabilities(self) -> bool:
         """True if the estimator predicts probabilities."""
-        return self.task != "regression" and hasattr(self.estimator, "predict_proba")
+        return self.task not in NUMBERS and hasattr(self.estimator, "predict_proba")
 
     def _predict(self, x: pd.DataFrame) -> np.ndarray:
         """Return predictions; see `predict`. `columns` has returned the features."""
         with _one_thread():
+            if self._has_probabilities and self.task == MULTILABEL:
+                return self._of_labels(self.estimator.predict_proba(x))
             if self._has_probabilities:
                 return self._of_classes(self.estimator.predict_proba(x), 0.0)
-            predictions = np.asarray(self.estimator.predict(x)).reshape(len(x))
-        return predictions.astype(np.float64 if self.task == "regression" else np.int64)
+            predictions = np.asarray(self.estimator.predict(x)).reshape((len(x), -1) if self.task in SEVERAL else len(x))
+        return predictions.astype(np.float64 if self.task in NUMBERS else np.int64)
 
     def _rank(self, x: pd.DataFrame) -> np.ndarray:
         """Return values that rank the rows; see `decision_function`. `columns` has returned the features."""
-        if self._has_probabilities or not hasattr(self.estimator, "decision_function"):
+        if self._has_probabilities or self.task in SEVERAL or not hasattr(self.estimator, "decision_function"):
             return self._predict(x)
         with _one_thread():
             values = np.asarray(self.estimator.decision_function(x), np.float64)
         return self._of_classes(np.column_stack([-values, values]) if values.ndim == 1 else values, values.min(initial=0) - 1)
+
+    def _of_labels(self, values: Any) -> np.ndarray:
+        """Return the probability of 1 for each label column, shape (n, k).
+
+        Args:
+            values: The result of `predict_proba`: such an array, or for each label column an array with one column for each class that the
+                label column had in training.
+        """
+        if not isinstance(values, list):
+            return np.asarray(values, np.float64)
+        classes = getattr(self.estimator, "classes_", [(0, 1)] * len(values))
+        found = [
+            sum((part[:, i] for i, known in enumerate(of) if known == 1), np.zeros(len(part)))
+            for part, of in zip(values, classes, strict=True)
+        ]
+        return np.column_stack(found)
 
     def _of_classes(self, values: np.ndarray, absent: float) -> np.ndarray:
         """Return one column for each class code. Classes that did not occur in training get the value `absent`.
@@ -106,11 +128,11 @@ def can_measure(metric: str, task: str, estimator: Any) -> bool:
 
     Args:
         metric: Name of a metric, with or without `valid-`.
-        task: "binary", "multiclass" or "regression".
+        task: See `Current.task`.
         estimator: The estimator.
     """
     enough = ("classes", "scores") if hasattr(estimator, "decision_function") else ("classes",)
-    return task == "regression" or hasattr(estimator, "predict_proba") or needs(metric, task) in enough
+    return task in NUMBERS or hasattr(estimator, "predict_proba") or needs(metric, task) in enough
 
 
 def columns(frame: pd.DataFrame) -> pd.DataFrame:

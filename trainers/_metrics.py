@@ -14,6 +14,8 @@ REPORTED = {
     "binary": ("logloss", "error", "accuracy", "auc"),
     "multiclass": ("mlogloss", "merror", "accuracy"),
     "regression": ("rmse", "mae"),
+    "multilabel": ("logloss", "error", "accuracy"),
+    "multioutput": ("rmse", "mae"),
 }
 
 
@@ -47,9 +49,9 @@ def measure(task: str, split: str, y_true: np.ndarray, y_pred: np.ndarray, names
     """Compute metrics of one split.
 
     Args:
-        task: "binary", "multiclass" or "regression".
+        task: See `Current.task`.
         split: "train" or "valid".
-        y_true: Class codes or values, shape (n,).
+        y_true: Class codes or values, shape (n,), or (n, k) for k label columns.
         y_pred: Predictions in the format of `Model.predict`.
         names: Names of the metrics to compute, such as `valid-logloss` or `valid-balanced_accuracy`. Names of the other split are ignored.
             None to compute the usual metrics of the task.

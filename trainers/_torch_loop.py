@@ -38,7 +38,7 @@ class Split:
 
     Attributes:
         rows: Inputs of the network.
-        labels: Class codes or values, shape (n,), on the network's device.
+        labels: Class codes or values, shape (n,), or (n, k) for k label columns, on the network's device.
         weights: Weight of each row, float32 of shape (n,), on the device. None if the rows have no weights.
     """
 
@@ -199,7 +199,7 @@ class Training:
 
         Args:
             outputs: The network's outputs for the batch.
-            targets: The targets, shape (n,).
+            targets: The targets, shape (n,) or (n, k).
             weights: The weights of the rows, shape (n,). None if the rows have no weights.
         """
         if weights is None or self.row_loss is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweeps import trial
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,21 +34,24 @@ class NetworkDefinition:
     """Everything except the weights that is needed to build a network and to interpret its outputs.
 
     Attributes:
-        task: "binary", "multiclass" or "regression".
+        task: See `Current.task`.
         outputs: Number of outputs for a row.
-        mean: Mean of a regression's target. The network predicts (target - mean) / std.
-        std: Standard deviation of a regression's target.
+        mean: Mean of a regression's target. The network predicts (target - mean) / std. For several label columns, the mean of each.
+        std: Standard deviation of a regression's target, or of each of several label columns.
     """
 
     task: str
     outputs: int
-    mean: float = 0.0
-    std: float = 1.0
+    mean: float | Sequence[float] = 0.0
+    std: float | Sequence[float] = 1.0
 
     def targets(self, labels: torch.Tensor) -> torch.Tensor:
         """Convert labels to the values and the dtype that the loss function expects."""
-        if self.task == "regression":
-            return ((labels - self.mean) / self.std).to(torch.float32)
+        if self.task in ("regression", MULTIOUTPUT):
+            mean, std = (torch.tensor(value, dtype=labels.dtype, device=labels.device) for value in (self.mean, self.std))
+            return ((labels - mean) / std).to(torch.float32)
+        if self.task == MULTILABEL:
+            return labels.to(torch.float32)
         return labels if self.outputs > 1 else labels.to(torch.float32)
 
     def predictions(self, outputs: torch.Tensor) -> np.ndarray:
@@ -58,8 +62,12 @@ class NetworkDefinition:
 
         Returns:
             A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
-            values of a regression, shape (n,).
+            values of a regression, shape (n,). For k label columns, values, or the probability of 1, shape (n, k).
         """
+        if self.task == MULTIOUTPUT:
+            return (outputs * torch.tensor(self.std, dtype=torch.float64) + torch.tensor(self.mean, dtype=torch.float64)).numpy()
+        if self.task == MULTILABEL:
+            return torch.sigmoid(outputs).numpy()
         if self.task == "regression":
             return (outputs[:, 0] * self.std + self.mean).numpy()
         if self.outputs == 1:

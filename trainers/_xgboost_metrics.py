@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 
 import xgboost as xgb
 
-METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}
+from sweeps.core.label_columns import SEVERAL
+
+METRICS = {
+    "binary": ["logloss", "error", "auc"],
+    "multiclass": ["mlogloss", "merror"],
+    "regression": ["rmse", "mae"],
+    "multilabel": ["logloss", "error"],
+    "multioutput": ["rmse", "mae"],
+}
 OF_ONE_TASK = ("logloss", "error", "mlogloss", "merror")  # XGBoost fails if one of these is measured for the other classification
 
 
@@ -16,8 +24,10 @@ def metric_name(task: str, split: str, metric: str) -> str | None:
 
     Return None if XGBoost cannot measure the metric for the task.
     """
-    if metric == "accuracy" and split == "valid" and task != "regression":
-        return "error" if task == "binary" else "merror"
+    if metric == "accuracy" and split == "valid" and task not in ("regression", "multioutput"):
+        return "merror" if task == "multiclass" else "error"
+    if task in SEVERAL:  # XGBoost has metrics that fail for several label columns
+        return metric if metric in METRICS[task] else None
     return metric if metric in METRICS[task] or (metric not in OF_ONE_TASK and _is_known(metric)) else None
 
 

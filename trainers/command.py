@@ -39,6 +39,7 @@ TRAINER: dict[str, Any] = {
     "selected_by": "command",
     "additional_parameters": True,
     "weights": True,  # train.parquet has the column
+    "several_labels": True,  # the script finds the columns in train.parquet
     "options": {
         "command": {
             "format": "command",

@@ -18,10 +18,12 @@ The trainer also passes the following arguments if the signature names them with
 | binary | 1, or 2 with a loss for classes | BCEWithLogitsLoss | sigmoid of the output, or softmax of the two outputs |
 | multiclass | one for each class | CrossEntropyLoss | softmax |
 | regression | 1 | MSELoss | the output, scaled back to the target's unit |
+| several labels of 0 and 1 | one for each label | BCEWithLogitsLoss | sigmoid of the outputs |
+| several labels of numbers | one for each label | MSELoss | the outputs, scaled back to the targets' units |
 
 The loss is called with outputs and targets, and returns the mean over the rows. Outputs have the shape (batch,) if there is one output,
-else (batch, outputs). Targets have the shape (batch,): class codes as int64 if there are several outputs, else floats. With
-`torch.nn:BCELoss`, the output itself is the probability.
+else (batch, outputs). Targets have the shape (batch,): class codes as int64 if there are several outputs, else floats. For several labels,
+targets are floats of shape (batch, labels). With `torch.nn:BCELoss`, the output itself is the probability.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sweeps import trial
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, label_columns
 from sweeps.core.suggestions import did_you_mean
 from sweeps.trainers import fill_parameters, read_rows, reports_all, require_task
 from sweeps.trainers._torch_data import Columns, DatasetRows, Rows, TensorRows, call, few_threads, forward, row_shape
@@ -60,6 +63,7 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest.pt"],
     "needs_label": True,
     "weights": True,
+    "several_labels": True,
     "options": {
         "model": {"format": "reference", "description": "Class or function that returns your network, a `torch.nn.Module`."},
         "loss": {
@@ -81,6 +85,8 @@ TRAINER: dict[str, Any] = {
         "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc", "valid-loss", "train-loss"],
         "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy", "valid-loss", "train-loss"],
         "regression": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
+        "multilabel": ["valid-logloss", "valid-error", "valid-accuracy", "valid-loss", "train-loss"],
+        "multioutput": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
     },
     "all_metrics": True,
     "additional_parameters": True,  # the arguments of the model
@@ -170,7 +176,13 @@ TRAINER: dict[str, Any] = {
         },
     },
 }
-LOSSES = {"binary": "torch.nn:BCEWithLogitsLoss", "multiclass": "torch.nn:CrossEntropyLoss", "regression": "torch.nn:MSELoss"}
+LOSSES = {
+    "binary": "torch.nn:BCEWithLogitsLoss",
+    "multiclass": "torch.nn:CrossEntropyLoss",
+    "regression": "torch.nn:MSELoss",
+    "multilabel": "torch.nn:BCEWithLogitsLoss",
+    "multioutput": "torch.nn:MSELoss",
+}
 # Losses whose targets are class codes. With two classes, the network then has two outputs.
 OF_CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss, nn.functional.cross_entropy, nn.functional.nll_loss)
 OF_PROBABILITIES = (nn.BCELoss, nn.functional.binary_cross_entropy)
@@ -187,7 +199,7 @@ class UserNetwork(NetworkDefinition):
         columns: The columns that the network reads. None if `dataset` makes the inputs.
         dataset: The function that makes the inputs, as `module:attr`, or None.
         dataset_args: Further arguments of `dataset`, by name.
-        probabilities: True if the output of a binary classification is a probability.
+        probabilities: True if the output of a binary classification, or of labels of 0 and 1, is a probability.
     """
 
     model: str
@@ -223,7 +235,9 @@ class UserNetwork(NetworkDefinition):
 
     def predictions(self, outputs: torch.Tensor) -> np.ndarray:
         """Convert a network's outputs to predictions; see `NetworkDefinition.predictions`."""
-        return outputs[:, 0].numpy() if self.probabilities else super().predictions(outputs)
+        if self.probabilities:
+            return (outputs if self.task == MULTILABEL else outputs[:, 0]).numpy()
+        return super().predictions(outputs)
 
     def save(self, folder: Path) -> None:
         """Write the definition as JSON."""
@@ -293,7 +307,10 @@ def train_func(config: dict[str, Any]) -> None:
         probabilities=resolve("trainer.loss", options["loss"] or LOSSES[task]) in OF_PROBABILITIES,
     )
     definition, data = _data(cur, definition, ranks.device, params["loader_workers"])
-    if task == "regression" and params["standardize_target"]:
+    if task == MULTIOUTPUT and params["standardize_target"]:
+        columns = [moments(column, ranks, data[0].weights) for column in data[0].labels.T]
+        definition = replace(definition, mean=[mean for mean, _ in columns], std=[std for _, std in columns])
+    elif task == "regression" and params["standardize_target"]:
         mean, std = moments(data[0].labels, ranks, data[0].weights)
         definition = replace(definition, mean=mean, std=std)
     set_seeds(cur.seed)
@@ -356,7 +373,7 @@ def _network(definition: UserNetwork, rows: Rows, cur: trial.Current) -> tuple[n
         ValueError: The outputs do not have a shape that the task needs.
     """
     of_classes = cur.options["loss"] is not None and resolve("trainer.loss", cur.options["loss"]) in OF_CLASSES
-    outputs = len(cur.classes or ()) if cur.task == "multiclass" or (cur.task == "binary" and of_classes) else 1
+    outputs = len(cur.classes or ()) if cur.task == "multiclass" or (cur.task == "binary" and of_classes) else len(label_columns(cur.label))
     shape = row_shape(rows)
     known = {"in_features": math.prod(shape), "input_shape": list(shape), "task": cur.task}
     known |= dict.fromkeys(("out_features", "num_classes", "outputs"), outputs)

@@ -8,8 +8,9 @@ of `eval_metric` are measured on valid. Objectives and constraints may also name
 
 If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
 (`Current.report_final`). If `params.eval_metric` is set, these are the metrics in `params.eval_metric`. Otherwise they are logloss, error
-and auc for two classes, mlogloss and merror for more classes, and rmse and mae for a regression. If an error rate is among these metrics,
-`valid-accuracy` is added. With `params.report: all`, every round reports all of these metrics.
+and auc for two classes, mlogloss and merror for more classes, and rmse and mae for a regression. For several label columns, they are
+logloss and error, or rmse and mae, over all columns. If an error rate is among these metrics, `valid-accuracy` is added. With
+`params.report: all`, every round reports all of these metrics.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ TRAINER: dict[str, Any] = {
     "reads_numbers": True,
     "needs_label": True,
     "weights": True,
+    "several_labels": True,
     # At most two models, in which every tree is full.
     "checkpoint_bytes": (
         "10_000 + 2 * (num_boost_round or max_t or 100) * outputs * (num_parallel_tree or 1)"
@@ -52,6 +54,8 @@ TRAINER: dict[str, Any] = {
         "binary": ["logloss", "error", "auc", "aucpr", "valid-accuracy", "rmse", "rmsle", "mae", "mape", "mphe", "pre", "map", "ndcg"],
         "multiclass": ["mlogloss", "merror", "auc", "aucpr", "valid-accuracy"],
         "regression": ["rmse", "mae", "rmsle", "mape", "mphe", "poisson-nloglik", "gamma-nloglik", "gamma-deviance", "quantile"],
+        "multilabel": ["logloss", "error", "valid-accuracy"],
+        "multioutput": ["rmse", "mae"],
     },
     "all_metrics": True,
     # New versions of XGBoost add parameters. Therefore, names that are not listed below are passed to XGBoost, unless they are similar to a
@@ -184,7 +188,13 @@ TRAINER: dict[str, Any] = {
     },
 }
 
-OBJECTIVES = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
+OBJECTIVES = {
+    "binary": "binary:logistic",
+    "multiclass": "multi:softprob",
+    "regression": "reg:squarederror",
+    "multilabel": "binary:logistic",
+    "multioutput": "reg:squarederror",
+}
 ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
 # Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees, and gblinear has no trees.
 UNSLICEABLE = ("dart", "gblinear")
@@ -229,7 +239,9 @@ def train_func(config: dict[str, Any]) -> None:
         with unweighted(train) if "train" in requested.splits else contextlib.nullcontext():
             measured = parsed(booster.eval_set(evals, step - 1))
         if requested.computed:
-            measured |= measure(str(cur.task), "valid", valid.get_label(), predict(booster, valid), requested.computed)
+            labels = valid.get_label()
+            labels = labels.reshape(-1, len(cur.label)) if isinstance(cur.label, list) else labels
+            measured |= measure(str(cur.task), "valid", labels, predict(booster, valid), requested.computed)
         if step == done + 1:
             requested.require(measured)
         metrics = requested.select(measured)

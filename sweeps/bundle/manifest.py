@@ -55,9 +55,10 @@ class Manifest(BaseModel):
         format: version of the file format.
         created: time of the export, ISO 8601 in UTC.
         load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
-        label: name of the label column; None if there is none.
-        task: "binary", "multiclass" or "regression". None if the sweep has no label.
-        classes: original values of the label, in the order of the model's probabilities. None without a label and for regression.
+        label: name of the label column, or a list of the names of several columns; None if there is none.
+        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput". None if the sweep has no label.
+        classes: original values of the label, in the order of the model's probabilities. None without a label, for regression, and for
+            several columns.
         columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
             unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
@@ -73,8 +74,8 @@ class Manifest(BaseModel):
     format: Literal[2, 3] = 3
     created: str
     load: str
-    label: str | None
-    task: Literal["binary", "multiclass", "regression"] | None
+    label: str | list[str] | None
+    task: Literal["binary", "multiclass", "regression", "multilabel", "multioutput"] | None
     classes: list[Scalar] | None
     columns: list[ColumnSchema]
     checked: bool

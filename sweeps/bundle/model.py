@@ -15,6 +15,7 @@ from sweeps.bundle import integrity, schema
 from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MODEL_FOLDER, Manifest, require_bundle
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
+from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.data.column_values import InvalidValue
 from sweeps.data.columns import InputColumn
@@ -47,7 +48,8 @@ class Bundle:
 
         Returns:
             n rows with the index of `rows`. The column `prediction` has original classes; for regression, it has numbers. If the model
-            returns probabilities, the result also has a column `probability_<class>` for each class.
+            returns probabilities, the result also has a column `probability_<class>` for each class. For several label columns, there is a
+            column `prediction_<label>` for each; if each label is 0 or 1, there is also a column `probability_<label>` for each.
 
         Raises:
             InputError: columns are missing, a value does not fit its column, or the preprocessor or the model raised an error.
@@ -89,7 +91,8 @@ class Bundle:
         raw = schema.enforce_schema(rows, self.manifest.columns)
         if raw.empty:  # some models raise an error if there are no rows
             k = len(self.manifest.classes or ())
-            return np.zeros((0, k) if k > 2 else 0)
+            several = self.manifest.task in SEVERAL
+            return np.zeros((0, len(label_columns(self.manifest.label))) if several else (0, k) if k > 2 else 0)
         return np.asarray(self._call_on_rows(raw, self._model_predict))
 
     def _prepare(self, raw: pd.DataFrame) -> pd.DataFrame:
@@ -294,17 +297,19 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
         manifest: the bundle's manifest.
         output: the model's output. For a binary label, the probabilities of the second class, shape (n,), or of both classes, shape (n, 2).
             For a multiclass label, the probabilities of all k classes, shape (n, k). For both tasks, integer class codes of shape (n,) are
-            also allowed. For regression, numbers of shape (n,).
+            also allowed. For regression, numbers of shape (n,). For several label columns, numbers, or the probability of 1, shape (n, k).
         index: the index of the n rows.
 
     Returns:
         A frame with the column `prediction`. If the output has probabilities, the frame also has a column `probability_<class>` for each
-        class.
+        class. For several label columns, see `Bundle.predict`.
 
     Raises:
         BundleError: the output has none of the allowed shapes, or a class code is out of range.
     """
     output = np.asarray(output)
+    if manifest.task in SEVERAL:
+        return _several_outputs(manifest, output, index)
     if output.ndim == 2 and output.shape[1] == 1:
         output = output[:, 0]
     if manifest.task in (None, "regression") or not manifest.classes:
@@ -328,6 +333,18 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
     # With two classes at 0.5 each, argmax chooses the first class, as XGBoost's `error` does
     frame = {"prediction": _decode_classes(names, output.argmax(axis=1))}
     frame |= {f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}
+    return pd.DataFrame(frame, index=index)
+
+
+def _several_outputs(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
+    """Return the predictions of several label columns; see `label_output`."""
+    names = label_columns(manifest.label)
+    _check_shape(manifest, output.shape == (len(index), len(names)), output, f"shape ({len(index)}, {len(names)})")
+    if manifest.task == MULTIOUTPUT:
+        return pd.DataFrame({f"prediction_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}, index=index)
+    frame = {f"prediction_{name}": (output[:, i] > 0.5).astype(np.int64) for i, name in enumerate(names)}
+    if output.dtype.kind == "f":
+        frame |= {f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}
     return pd.DataFrame(frame, index=index)
 
 

@@ -26,6 +26,7 @@ from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_v
 from sweeps.core import references
 from sweeps.core.atomic_files import staged
 from sweeps.core.errors import BundleError
+from sweeps.core.label_columns import MULTILABEL, SEVERAL, Label, label_columns
 from sweeps.data.column_values import is_tensor, json_scalar, tensors_to_arrays
 from sweeps.data.files import first_line
 from sweeps.data.preprocessing import step_files
@@ -61,7 +62,7 @@ def write_bundle(
     left_out: Sequence[str] = (),
     imports: Sequence[str] = (),
     roots: Sequence[Path],
-    label: str | None,
+    label: Label | None,
     task: str | None,
     classes: Sequence[Any] | None,
     raw: pd.DataFrame | None,
@@ -79,9 +80,9 @@ def write_bundle(
         imports: names of other modules that `load` may import. The bundle also contains the user's modules among them, and requires the
             packages among them.
         roots: folders that are searched for the user's modules before `sys.path`.
-        label: name of the label column, or None.
-        task: "binary", "multiclass", "regression" or None.
-        classes: original values of the label, in the order of the model's class codes. None without a label and for regression.
+        label: see `Splits.label`.
+        task: see `Splits.task`.
+        classes: original values of the label, in the order of the model's class codes. See `Splits.classes`.
         raw: at least one row of raw features without the label, as in training. None if the loop read its own data.
         expected: the model's output for `raw` in training, of shape (n,) or (n, k). If None, the check does not compare predictions.
         training: facts of the sweep and the trial; see `Manifest.training`.
@@ -100,7 +101,7 @@ def write_bundle(
         )
     about = {
         "load": load,
-        "label": label,
+        "label": list(label) if isinstance(label, tuple) else label,
         "task": task,
         "classes": None if classes is None else [json_scalar(c) for c in classes],
         "columns": [] if raw is None else schema.infer_schema(raw),
@@ -274,7 +275,7 @@ def _stage_code(folder: Path, imports: Sequence[str], roots: Sequence[Path], dat
 
 
 def _signature(facts: Manifest) -> ModelSignature:
-    """Return the model's MLflow signature. The inputs are the raw columns. The outputs are `prediction` and the probabilities."""
+    """Return the model's MLflow signature. The inputs are the raw columns. The outputs are the predictions and the probabilities."""
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
     from mlflow.types.schema import AnyType
@@ -283,8 +284,11 @@ def _signature(facts: Manifest) -> ModelSignature:
     # a boolean. `AnyType` accepts all of these, and `enforce_schema` checks the values.
     any_type: Any = AnyType()  # type: ignore[no-untyped-call]
     inputs: list[Any] = [ColSpec(any_type, column.name) for column in facts.columns]  # `Any`, because MLflow's list type is invariant
-    outputs: list[Any] = [ColSpec(_prediction_type(facts), "prediction")]
-    outputs += [ColSpec("double", f"probability_{c}", required=False) for c in facts.classes or ()]
+    several = label_columns(facts.label) if facts.task in SEVERAL else ()
+    kind = "long" if facts.task == MULTILABEL else _prediction_type(facts)
+    outputs: list[Any] = [ColSpec(kind, name) for name in ([f"prediction_{column}" for column in several] or ["prediction"])]
+    with_probability = several if facts.task == MULTILABEL else facts.classes or ()
+    outputs += [ColSpec("double", f"probability_{name}", required=False) for name in with_probability]
     return ModelSignature(Schema(inputs), Schema(outputs))
 
 

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from sweeps.core import references
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
 
 if TYPE_CHECKING:
     import numpy as np
 
 CLASSIFICATION = ("binary", "multiclass")
 REGRESSION = ("regression",)
-NUMERIC = ("binary", "regression")  # with two classes, the label 0 or 1 is compared with the probability of class 1
+NUMERIC = ("binary", "regression", MULTIOUTPUT)  # with two classes, the label 0 or 1 is compared with the probability of class 1
 # XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips at another value.
 SMALLEST_PROBABILITY = 1e-16
 
@@ -36,10 +37,10 @@ class Metric:
     """A metric that compares predictions with labels.
 
     Attributes:
-        tasks: The tasks for which the metric is defined. "clustering" and "multilabel" are tasks that sweeps does not have.
+        tasks: The tasks for which the metric is defined. "clustering" is a task that sweeps does not have.
         function: Function that takes labels and predictions, and returns the metric. For a classification metric, the labels are class
-            codes of shape (n,), and the predictions are probabilities of shape (n, k). For other metrics, labels and predictions are
-            numbers of shape (n,).
+            codes of shape (n,), and the predictions are probabilities of shape (n, k). For several label columns, labels and predictions
+            have the shape (n, k). For other metrics, labels and predictions are numbers of shape (n,).
         needs: The kind of predictions that a classification metric needs. "classes": predicted classes are enough. "scores": the model must
             rank the rows, by probabilities or by a decision function. "probabilities": the model must return probabilities.
     """
@@ -54,10 +55,15 @@ def find(metric: str, task: str | None) -> Metric | None:
 
     Args:
         metric: A name in `METRICS`, with or without `valid-` or `valid_` before it.
-        task: "binary", "multiclass" or "regression". None for data without a label.
+        task: "binary", "multiclass", "regression", "multilabel" or "multioutput". None for data without a label.
     """
-    known = METRICS.get(metric.removeprefix("valid-").removeprefix("valid_"))
+    known = METRICS.get(_base(metric))
     return known if known is not None and task in known.tasks else None
+
+
+def _base(metric: str) -> str:
+    """Return the name of a metric in `METRICS`."""
+    return metric.removeprefix("valid-").removeprefix("valid_")
 
 
 def needs(metric: str, task: str | None) -> Input | None:
@@ -71,10 +77,11 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
 
     Args:
         metric: A name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's `module:function`.
-        task: "binary", "multiclass" or "regression". None for data without a label.
-        y_true: Labels of shape (n,): class codes 0, 1, ... or numbers.
+        task: "binary", "multiclass", "regression", "multilabel" or "multioutput". None for data without a label.
+        y_true: Labels of shape (n,): class codes 0, 1, ... or numbers. For several label columns, shape (n, k).
         y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k). Both also allow
             integer class codes of shape (n,), or values of a decision function in place of probabilities. Regression: numbers, shape (n,).
+            Several label columns: numbers, or the probability of 1, shape (n, k). Multilabel also allows integers 0 and 1.
 
     Returns:
         The metric's value. NaN if it is undefined for these predictions, such as predictions that are NaN, or for these labels, such as the
@@ -95,6 +102,10 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         return None
     if len(y_true) == 0:
         return float("nan")
+    if task in SEVERAL:
+        if task == MULTILABEL and y_pred.dtype.kind in "iub" and known.needs != "classes":
+            raise ValueError(f"`{metric}` needs probabilities, but the model predicts only 0 and 1")
+        return float(OF_SEVERAL.get(_base(metric), known.function)(y_true.astype(np.float64), y_pred.astype(np.float64)))
     if task in CLASSIFICATION:
         if y_pred.ndim == 1 and y_pred.dtype.kind in "iub":
             if known.needs != "classes":
@@ -225,12 +236,38 @@ def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
         return float("nan")
 
 
+def _multilabel_log_loss(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the mean over all rows and columns, as XGBoost's `logloss`."""
+    import numpy as np
+
+    return float(-np.mean(np.log(np.maximum(np.where(y == 1, p, 1 - p), SMALLEST_PROBABILITY))))
+
+
+def _multilabel_error(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the share of wrong values over all rows and columns, as XGBoost's `error`."""
+    return float(((p > 0.5) != (y == 1)).mean())
+
+
+def _multioutput_r2(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the mean of the columns' R²; NaN if a column is constant."""
+    import numpy as np
+
+    return float(np.mean([_r2(y[:, i], p[:, i]) for i in range(y.shape[1])]))
+
+
+# How these metrics are computed for several label columns. The other metrics have one function for any number of columns.
+OF_SEVERAL = {
+    "logloss": _multilabel_log_loss,
+    "error": _multilabel_error,
+    "accuracy": lambda y, p: 1 - _multilabel_error(y, p),
+    "r2": _multioutput_r2,
+}
 OWN = {
-    "logloss": Metric(CLASSIFICATION, _log_loss),
+    "logloss": Metric((*CLASSIFICATION, MULTILABEL), _log_loss),
     "mlogloss": Metric(CLASSIFICATION, _log_loss),
-    "error": Metric(CLASSIFICATION, _error, "classes"),
+    "error": Metric((*CLASSIFICATION, MULTILABEL), _error, "classes"),
     "merror": Metric(CLASSIFICATION, _error, "classes"),
-    "accuracy": Metric(CLASSIFICATION, lambda y, p: 1 - _error(y, p), "classes"),
+    "accuracy": Metric((*CLASSIFICATION, MULTILABEL), lambda y, p: 1 - _error(y, p), "classes"),
     "auc": Metric(CLASSIFICATION, _auc, "scores"),
     "f1": Metric(CLASSIFICATION, _f1, "classes"),
     "rmse": Metric(NUMERIC, lambda y, p: _mse(y, p) ** 0.5),
@@ -242,18 +279,22 @@ OWN = {
 _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     (("binary",), "classes", "f1 jaccard neg_negative_likelihood_ratio positive_likelihood_ratio precision recall"),
     (("binary",), "scores", "roc_auc"),
-    (CLASSIFICATION, "classes", "accuracy balanced_accuracy matthews_corrcoef f1_macro f1_micro f1_weighted"),
-    (CLASSIFICATION, "classes", "jaccard_macro jaccard_micro jaccard_weighted precision_macro precision_micro precision_weighted"),
-    (CLASSIFICATION, "classes", "recall_macro recall_micro recall_weighted"),
+    (CLASSIFICATION, "classes", "accuracy balanced_accuracy matthews_corrcoef"),
+    ((*CLASSIFICATION, MULTILABEL), "classes", "f1_macro f1_micro f1_weighted jaccard_macro jaccard_micro jaccard_weighted"),
+    (
+        (*CLASSIFICATION, MULTILABEL),
+        "classes",
+        "precision_macro precision_micro precision_weighted recall_macro recall_micro recall_weighted",
+    ),
     (CLASSIFICATION, "scores", "average_precision"),
     (CLASSIFICATION, "probabilities", "d2_brier_score d2_log_loss_score neg_brier_score neg_log_loss"),
     (CLASSIFICATION, "probabilities", "roc_auc_ovo roc_auc_ovo_weighted roc_auc_ovr roc_auc_ovr_weighted"),
     (("multiclass",), "scores", "top_k_accuracy"),  # k is 2
-    (REGRESSION, "probabilities", "d2_absolute_error_score explained_variance r2 neg_max_error neg_median_absolute_error"),
-    (REGRESSION, "probabilities", "neg_mean_absolute_error neg_mean_absolute_percentage_error neg_mean_gamma_deviance"),
-    (REGRESSION, "probabilities", "neg_mean_poisson_deviance neg_mean_squared_error neg_mean_squared_log_error"),
-    (REGRESSION, "probabilities", "neg_root_mean_squared_error neg_root_mean_squared_log_error"),
-    (("multilabel",), "classes", "f1_samples jaccard_samples precision_samples recall_samples"),
+    (REGRESSION, "probabilities", "neg_max_error neg_mean_gamma_deviance neg_mean_poisson_deviance"),
+    ((*REGRESSION, MULTIOUTPUT), "probabilities", "d2_absolute_error_score explained_variance r2 neg_median_absolute_error"),
+    ((*REGRESSION, MULTIOUTPUT), "probabilities", "neg_mean_absolute_error neg_mean_absolute_percentage_error neg_mean_squared_error"),
+    ((*REGRESSION, MULTIOUTPUT), "probabilities", "neg_mean_squared_log_error neg_root_mean_squared_error neg_root_mean_squared_log_error"),
+    ((MULTILABEL,), "classes", "f1_samples jaccard_samples precision_samples recall_samples"),
     (("clustering",), "classes", "adjusted_mutual_info_score adjusted_rand_score completeness_score fowlkes_mallows_score"),
     (("clustering",), "classes", "homogeneity_score mutual_info_score normalized_mutual_info_score rand_score v_measure_score"),
 )

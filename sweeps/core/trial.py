@@ -208,10 +208,12 @@ class Current:
     Attributes:
         trial: The trial's id.
         seed: The trial's seed. It is already set for `random`, NumPy and torch.
-        label: Name of the label column in the shards; None if the space names none.
-        task: "binary", "multiclass" or "regression"; None without a label.
-        classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column. None for a regression, and without
-            a label.
+        label: Name of the label column in the shards; None if the space names none. If the space names several columns, a list of their
+            names. `frame[current.label]` then has one column for each.
+        task: "binary", "multiclass" or "regression". For several label columns, "multilabel" if each has 0 and 1, or "multioutput" if each
+            has numbers. None without a label.
+        classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column. None for numbers, for several
+            columns, and without a label.
         metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, this is
             the first metric of a constraint that is not a cost. None if there is no such metric.
         goal: "minimize" or "maximize". This is the goal for `metric`.
@@ -240,7 +242,7 @@ class Current:
 
     trial: str
     seed: int
-    label: str | None
+    label: str | list[str] | None
     task: str | None
     classes: tuple[Any, ...] | None
     metric: str | None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import Problem
+from sweeps.core.label_columns import Label, label_columns, shown
 from sweeps.data.label_checks import nearest_column
 from sweeps.space import Dimension, Step
 from sweeps.space.templates import Template, children, walk
@@ -64,7 +65,7 @@ class AvailableColumns:
 
 
 def check_step_columns(
-    chain: Template, features: Iterable[str], label: str | None, source: str, removed: Iterable[str] = ()
+    chain: Template, features: Iterable[str], label: Label | None, source: str, removed: Iterable[str] = ()
 ) -> list[Problem]:
     """Check that the columns named in preprocessing steps exist, in all chains that a space allows.
 
@@ -73,7 +74,7 @@ def check_step_columns(
     Args:
         chain: the `preprocessor` section of the space: the steps, and the dimensions if steps or their columns are tuned.
         features: columns that reach the first step.
-        label: the label column, which is not passed to any step; None if the data has no label.
+        label: see `DataSpec.label`. No step gets the label; None if the data has no label.
         source: name of the data source, for messages.
         removed: columns of the data that do not reach any step: the label, columns of weights, the columns in `data.drop`, and the
             columns of splits `{column: ..., value: ...}`.
@@ -99,7 +100,7 @@ def check_step_columns(
     return problems
 
 
-def _step_problems(step: Step, available: AvailableColumns, label: str | None, where: str, removed: frozenset[str]) -> Iterator[Problem]:
+def _step_problems(step: Step, available: AvailableColumns, label: Label | None, where: str, removed: frozenset[str]) -> Iterator[Problem]:
     if step.name == "LabelEncoder":  # sweeps ignores this step, but the step must name the label
         if (text := label_encoder_error(step, label)) is not None:
             yield Problem(f"{step.path}.{'label_column' if 'label_column' in step.params else 'columns'}", text)
@@ -107,7 +108,7 @@ def _step_problems(step: Step, available: AvailableColumns, label: str | None, w
     for path, want in selectors(step.columns, f"{step.path}.columns"):
         if available.may_contain(want):
             continue
-        if want == label:
+        if want in label_columns(label):
             text = f"`{want}` is the label, which no step may change"
         elif want in removed:
             text = f"`{want}` is not a feature, because data.drop, data.weight or a split removes it"
@@ -117,15 +118,15 @@ def _step_problems(step: Step, available: AvailableColumns, label: str | None, w
         yield Problem(path, text)
 
 
-def label_encoder_error(step: Step | StepConfig, label: str | None) -> str | None:
+def label_encoder_error(step: Step | StepConfig, label: Label | None) -> str | None:
     """Return an error message if the column of a `LabelEncoder` step is not the label; otherwise None.
 
     A `LabelEncoder` step has no effect, because the label of a classification is always encoded.
     """
     named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
-    if not isinstance(named, str) or named == label:
+    if not isinstance(named, str) or named in label_columns(label):
         return None
-    return f"LabelEncoder: `{named}` is not the label (`{label}`); use OrdinalEncoder for a feature"
+    return f"LabelEncoder: `{named}` is not the label ({shown(label)}); use OrdinalEncoder for a feature"
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pandas.api import types as pdt
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data.column_values import tensors_to_arrays, to_booleans, to_dates, to_numbers, to_text
 
@@ -94,17 +95,17 @@ def is_categorical(values: pd.Series) -> bool:
     return not isinstance(first, (list, tuple, dict, np.ndarray))
 
 
-def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
+def check_all_numeric(prepared: pd.DataFrame, label: Label | None) -> None:
     """Check that all columns after preprocessing hold numbers or categories, for a trainer that cannot read other columns.
 
     Args:
         prepared: preprocessed rows.
-        label: the label column, which is not checked.
+        label: see `Splits.label`. It is not checked.
 
     Raises:
         InputError: some columns hold neither numbers nor categories. The message names the first ten such columns.
     """
-    kinds = {str(name): values.dtype for name, values in prepared.items() if name != label}
+    kinds = {str(name): values.dtype for name, values in prepared.items() if name not in label_columns(label)}
     if others := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
         shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
         advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
@@ -112,7 +113,7 @@ def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
         raise InputError(Problem(PREPROCESSOR_KEY, text))
 
 
-def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, label: str | None) -> tuple[str, ...]:
+def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, label: Label | None) -> tuple[str, ...]:
     """Return the names of the columns that a step selects, in the order of the frame.
 
     Args:
@@ -120,7 +121,7 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
         columns: the `columns` of the step: "numeric", "categorical", "all", a name, a pattern such as `x_*`, several of these, or None.
         default: used in place of `columns` if `columns` is None.
         step: name of the step, for messages.
-        label: the label column, which cannot be selected.
+        label: see `Splits.label`. It cannot be selected.
 
     Raises:
         InputError: one of the names or patterns matches no column, or is the label.
@@ -135,7 +136,7 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
             chosen.add(want)
         elif want in words:
             chosen.update(n for n in names if words[want](frame[n]))
-        elif want == label:
+        elif want in label_columns(label):
             problems.append(Problem(PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which no step may change"))
         elif matched := fnmatch.filter(names, want):
             chosen.update(matched)

@@ -28,6 +28,7 @@ from ray.data import ExecutionResources
 from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.freed_memory import return_freed_memory
+from sweeps.core.label_columns import label_columns
 from sweeps.data.columns import check_all_numeric
 from sweeps.data.label_checks import missing_class_notes
 from sweeps.data.load import Splits, add_valid_to_train
@@ -272,7 +273,7 @@ class _DataActor:
 
         label, weights = splits.label, row_weights(splits)
         copied = splits.train.nbytes < LARGE or splits.train.num_columns > MOST_ARRAYS
-        rows = splits.train.select([name for name in splits.train.column_names if name in (*splits.features, label)])
+        rows = splits.train.select([name for name in splits.train.column_names if name in (*splits.features, *label_columns(label))])
         stored = None
         with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
             stored = self.store.find_chain(key)  # exists in a resumed sweep
@@ -301,7 +302,7 @@ class _DataActor:
         if stored is None:
             self.store.save_chain(key, fitted)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())
-        features = check if label is None else check.drop(columns=label, errors="ignore")
+        features = check.drop(columns=list(label_columns(label)), errors="ignore")
         weight = None if weights is None else COLUMN
         return {"key": key, "bytes": size, "shards": shards, "check": ray.put(features), "weight": weight}
 

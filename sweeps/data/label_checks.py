@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Label
 from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
         The problems.
     """
     present = columns["train"]
-    problems = [] if spec.label is None or spec.label in present else [_missing("label", spec.label, spec, present)]
+    problems = [_missing("label", name, spec, present) for name in spec.labels if name not in present]
     problems += check_dropped(spec, present)
     problems += [_missing("weight", name, spec, present) for name in spec.weight_columns if name not in present]
     for key, rule in split_rules(spec).items():
@@ -74,8 +75,8 @@ def _missing(key: str, name: str, spec: DataSpec, present: Sequence[str]) -> Pro
 
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
     """Check that the columns in `data.drop` exist, and that the label is not among them. `present` has all column names."""
-    problems = [Problem("data.drop", f"must not contain the label, `{name}`") for name in spec.drop if name == spec.label]
-    return problems + [_missing("drop", name, spec, present) for name in spec.drop if name not in (*present, spec.label)]
+    problems = [Problem("data.drop", f"must not contain the label, `{name}`") for name in spec.drop if name in spec.labels]
+    return problems + [_missing("drop", name, spec, present) for name in spec.drop if name not in (*present, *spec.labels)]
 
 
 def check_same_task(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> list[Problem]:
@@ -146,14 +147,14 @@ def _describe_type(kind: pa.DataType | None) -> str:
     return "text" if kind is not None and pa.types.is_large_string(kind) else str(kind)
 
 
-def drop_unlabeled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
-    """Drop the rows without a label.
+def drop_unlabeled(labels: Sequence[str], parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """Drop the rows without a label. If the label has several columns, drop the rows in which one of them has no value.
 
     If a label of integers has missing values, the label is read as floats. After the rows are dropped, it is converted back to integers, so
     that its values can be classes.
 
     Args:
-        label: the label column.
+        labels: the label columns.
         parts: tables by split: "train", and the splits that have separate sources.
 
     Returns:
@@ -162,6 +163,15 @@ def drop_unlabeled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str,
     Raises:
         InputError: a table has no row with a label.
     """
+    remaining, dropped = dict(parts), dict.fromkeys(parts, 0)
+    for label in labels:
+        remaining, missing = _drop_missing(label, remaining)
+        dropped = {key: count + missing[key] for key, count in dropped.items()}
+    return remaining, dropped
+
+
+def _drop_missing(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """Drop the rows without a value in one label column; see `drop_unlabeled`."""
     missing = {key: part.column(label).null_count for key, part in parts.items()}
     if empty := [key for key, part in parts.items() if missing[key] == part.num_rows]:
         raise InputError([Problem("data.label", f"`{label}` has no value in data.{key}") for key in empty])
@@ -226,6 +236,40 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
     return task, tuple(sorted(values.to_pylist()))
 
 
+def infer_tasks(labels: Sequence[str], requested: str | None, parts: Mapping[str, pa.Table]) -> tuple[str | None, tuple[Any, ...] | None]:
+    """Infer the task and the classes of a label of one or several columns.
+
+    Args:
+        labels: the label columns.
+        requested: the task that the space file sets for each column. None if it sets no task.
+        parts: tables by split: "train", and the splits that have separate sources.
+
+    Returns:
+        For one column, see `infer_task`. For several columns, the task is "multilabel" or "multioutput", and there are no classes. Without
+        a column, both are None.
+
+    Raises:
+        InputError: see `infer_task`. Also raised if one of several columns has more than two classes, or classes other than 0 and 1, or if
+            only some columns have numbers.
+    """
+    found = {name: infer_task(name, requested, {key: part.column(name) for key, part in parts.items()}) for name in labels}
+    if len(found) < 2:
+        return next(iter(found.values()), (None, None))
+    tasks = {name: task for name, (task, _) in found.items()}
+    if set(tasks.values()) == {"regression"}:
+        return MULTIOUTPUT, None
+    rule = "several label columns must all have numbers, or all have only 0 and 1 (or false and true)"
+    for name, (task, classes) in found.items():
+        if task != "regression" and (classes is None or not set(classes) <= {0, 1}):
+            has = ", ".join(repr(value) for value in (classes or ())[:4]) + (", ..." if len(classes or ()) > 4 else "")
+            raise InputError(Problem("data.label", f"`{name}` has the classes {has}; {rule}; for numbers, set `data.task: regression`"))
+    if "regression" in tasks.values():
+        first = {task: name for name, task in reversed(tasks.items())}
+        text = f"`{first['binary']}` has classes, but `{first['regression']}` has numbers"
+        raise InputError(Problem("data.label", f"{text}; {rule}; to predict all of them as numbers, set `data.task: regression`"))
+    return MULTILABEL, None
+
+
 def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
     """Check for each split `{column: ..., value: ...}` that at least one row has the value in the column.
 
@@ -247,7 +291,7 @@ def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
     return problems
 
 
-def missing_class_notes(label: str | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
+def missing_class_notes(label: Label | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
     """Return a note to the user for each split that has no rows of some class. Metrics on such a split ignore the missing class.
 
     Args:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.label_checks import check_columns, drop_unlabeled, infer_task, split_columns, split_rules, unify_types
+from sweeps.core.label_columns import MULTILABEL, Label
+from sweeps.data.label_checks import check_columns, drop_unlabeled, infer_tasks, split_columns, split_rules, unify_types
 from sweeps.data.sources import read_source
 from sweeps.data.tables import fingerprint
 from sweeps.data.weights import check_class_weight, check_train_weights, check_weights
@@ -30,9 +31,10 @@ class Splits:
             features, the label, and columns of weights.
         valid: rows to validate on, with the same columns.
         test: rows to test on, without columns of weights. None if there is no test split.
-        label: name of the label column. None if the data has no label.
-        task: "binary", "multiclass" or "regression". None if the data has no label.
-        classes: sorted original values of the label, indexed by code. None if the task is a regression or there is no label.
+        label: name of the label column, or a tuple of the names of several columns. None if the data has no label.
+        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput". None if the data has no label.
+        classes: sorted original values of the label, indexed by code. None if the label has numbers or several columns, or there is no
+            label. The columns of a multilabel task are encoded as 0 and 1.
         features: names of all columns except the label, columns of weights, the columns in `data.drop`, and the columns of splits
             `{column: ..., value: ...}`.
         fingerprint: SHA-256 of the names, types and values of all columns in each split.
@@ -46,7 +48,7 @@ class Splits:
     train: pa.Table
     valid: pa.Table
     test: pa.Table | None
-    label: str | None
+    label: Label | None
     task: str | None
     classes: tuple[Any, ...] | None
     features: tuple[str, ...]
@@ -76,13 +78,14 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     task, classes = None, None
     notes: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
-    if spec.label is not None:
+    if spec.labels:
         if spec.drop_missing_label:
-            parts, missing = drop_unlabeled(spec.label, parts)
+            parts, missing = drop_unlabeled(spec.labels, parts)
             extra = (f"without a label: {missing}",)
             notes = _unlabeled_notes(missing)
-        task, classes = infer_task(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
-        parts = {key: encode_label(part, spec.label, classes) for key, part in parts.items()}
+        task, classes = infer_tasks(spec.labels, spec.task, parts)
+        for name in spec.labels:
+            parts = {key: encode_label(part, name, classes, task) for key, part in parts.items()}
     if problems := check_weights(spec, parts) + check_class_weight(spec, task):
         raise InputError(problems)
     parts = _split_train(spec, parts, classes is not None, seed)
@@ -97,10 +100,10 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     train = parts["train"]
     if problems := check_train_weights(spec, train, folds):
         raise InputError(problems)
-    if classes is not None and pc.count_distinct(train.column(spec.label)).as_py() < 2:
-        only = classes[train.column(spec.label)[0].as_py()]
+    if classes is not None and pc.count_distinct(train.column(spec.labels[0])).as_py() < 2:
+        only = classes[train.column(spec.labels[0])[0].as_py()]
         raise InputError(Problem("data.label", f"the train split has only one class of `{spec.label}`, {only!r}; at least two are needed"))
-    features = tuple(name for name in train.column_names if name not in (spec.label, *spec.weight_columns))
+    features = tuple(name for name in train.column_names if name not in (*spec.labels, *spec.weight_columns))
     if spec.weighted:
         extra = (*extra, f"weight: {spec.weight}, class_weight: {spec.class_weight}")
     digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
@@ -110,7 +113,7 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
 
 def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return the splits with only the features, the label, and in train and valid the columns of weights."""
-    other = (split_columns(spec) | set(spec.drop)) - {spec.label, *spec.weight_columns}
+    other = (split_columns(spec) | set(spec.drop)) - {*spec.labels, *spec.weight_columns}
     dropped = {"train": other, "valid": other, "test": other | set(spec.weight_columns)}
     return {key: parts[key].drop_columns(sorted(names)) for key, names in dropped.items() if key in parts}
 
@@ -134,7 +137,7 @@ def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[F
 
     assert spec.valid is not None
     column = None if spec.valid.column is None else rows.column(spec.valid.column).to_numpy()
-    strata = rows.column(spec.label).to_numpy() if classify else None
+    strata = rows.column(spec.labels[0]).to_numpy() if classify else None
     try:
         return folds.assign_folds(spec.valid, rows.num_rows, column, strata, seed)
     except split.SplitError as e:
@@ -169,15 +172,15 @@ def add_valid_to_train(splits: Splits) -> Splits:
     return replace(splits, train=pa.concat_tables([splits.train, splits.valid.select(splits.train.column_names)]).combine_chunks())
 
 
-def subsample(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
+def subsample(train: pa.Table, label: Label | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
     """Return a random part of the train split. If there are classes, each class keeps its share of the rows, and at least one row.
 
     Calls with the same seed return the same rows.
 
     Args:
         train: rows with an encoded label.
-        label: the label column. None if the data has no label.
-        classes: the classes, indexed by code. None for a regression.
+        label: see `Splits.label`.
+        classes: see `Splits.classes`.
         share: fraction of the rows to keep, above 0 and at most 1.
         seed: seed of the sweep.
     """
@@ -186,16 +189,18 @@ def subsample(train: pa.Table, label: str | None, classes: tuple[Any, ...] | Non
     n = train.num_rows
     if share >= 1:
         return train
-    strata = train.column(label).to_numpy() if label is not None and classes is not None else None
+    strata = train.column(label).to_numpy() if isinstance(label, str) and classes is not None else None
     keep = max(splitting.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata)))
     left_out = splitting.sample_rows(n, n - keep, np.random.default_rng([abs(int(seed)), splitting.TRAIN]), strata)
     return train.take(pa.array(np.flatnonzero(~left_out)))
 
 
-def encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None) -> pa.Table:
-    """Return a table whose label has int64 codes of `classes`; float64 values if `classes` is None."""
+def encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None, task: str | None = None) -> pa.Table:
+    """Return a table whose label has int64 codes of `classes`; float64 values if `classes` is None; 0 and 1 for several labels of these."""
     column = table.column(label)
-    if classes is None:
+    if task == MULTILABEL:
+        encoded = column.cast(pa.int8()).cast(pa.int64())
+    elif classes is None:
         encoded = column.cast(pa.int8()).cast(pa.float64()) if pa.types.is_boolean(column.type) else column.cast(pa.float64())
     else:
         encoded = pc.index_in(column, value_set=pa.array(classes, column.type)).cast(pa.int64())
@@ -217,7 +222,7 @@ def _split_train(spec: DataSpec, parts: dict[str, pa.Table], classify: bool, see
             valid=remaining.get("valid"),
             test=remaining.get("test"),
             columns=columns,
-            strata=whole.column(spec.label).to_numpy() if classify else None,
+            strata=whole.column(spec.labels[0]).to_numpy() if classify else None,
             seed=seed,
         )
     except splitting.SplitError as e:

@@ -21,7 +21,8 @@ _TASK_NAMES = {
     "binary": "two classes",
     "multiclass": "more than two classes",
     "regression": "a regression",
-    "multilabel": "several labels in each row",
+    "multilabel": "several labels of 0 and 1",
+    "multioutput": "several labels of numbers",
     "clustering": "a clustering",
 }
 

@@ -120,7 +120,7 @@ def _check_variant(
 
         names = probed["train"].names
         problems += check_columns(spec, {key: info.names for key, info in probed.items()})
-        removed = {name for name in names if name == spec.label or name in {*spec.drop, *spec.weight_columns, *split_columns(spec)}}
+        removed = {name for name in names if name in {*spec.labels, *spec.drop, *spec.weight_columns, *split_columns(spec)}}
         features = [name for name in names if name not in removed]
         problems += check_step_columns(space.sections.get("preprocessor", ()), features, spec.label, spec.train, removed)
     return problems, sources
@@ -235,7 +235,7 @@ def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) ->
     from sweeps.data import label_checks, weights
     from sweeps.data.schema_probe import bytes_to_read, read_columns
 
-    wanted = sorted({*([] if spec.label is None else [spec.label]), *spec.weight_columns, *label_checks.split_columns(spec)})
+    wanted = sorted({*spec.labels, *spec.weight_columns, *label_checks.split_columns(spec)})
     parts = {}
     for key, seen in known.items():
         if seen.files is None or set(wanted) & set(seen.files.partition_columns) or any(n.startswith("Unnamed: ") for n in wanted):
@@ -245,12 +245,12 @@ def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) ->
     if not wanted or size > most:
         return None, 0
     tables = label_checks.unify_types({key: read_columns(files, wanted) for key, files in parts.items()})
-    if spec.label is not None and spec.drop_missing_label:
-        tables, _ = label_checks.drop_unlabeled(spec.label, tables)
+    if spec.labels and spec.drop_missing_label:
+        tables, _ = label_checks.drop_unlabeled(spec.labels, tables)
     problems, label = label_checks.check_split_values(spec, tables["train"]) + weights.check_weights(spec, tables), None
-    if spec.label is not None:
+    if spec.labels:
         try:
-            label = label_checks.infer_task(spec.label, spec.task, {key: table.column(spec.label) for key, table in tables.items()})
+            label = label_checks.infer_tasks(spec.labels, spec.task, tables)
             problems += weights.check_class_weight(spec, label[0])
         except InputError as e:
             problems += e.problems

@@ -23,6 +23,7 @@ from sweeps.core import old_pickles
 from sweeps.core import trust as trusting
 from sweeps.core.atomic_files import staged
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
 from sweeps.core.trust import UnreadableFile, UntrustedFile
 from sweeps.data.column_values import json_scalar
@@ -60,7 +61,7 @@ class DatasetInfo:
         notes: notes for the user about the splits.
     """
 
-    label: str | None
+    label: Label | None
     task: str | None
     classes: tuple[Any, ...] | None
     features: tuple[str, ...]
@@ -143,8 +144,8 @@ class PreparedStore:
                 raise ValueError("a later version of sweeps wrote this file")
             check = self._load_table(_file_stem("check", data))
             rows = pd.DataFrame() if check is None else check.to_pandas()
-            for key in ("classes", "features", "notes"):
-                fields[key] = None if fields[key] is None else tuple(fields[key])
+            for key in ("classes", "features", "notes", "label"):
+                fields[key] = tuple(fields[key]) if isinstance(fields[key], list) else fields[key]
             return DatasetInfo(**fields, check=rows)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise unreadable(file, e) from None
@@ -185,18 +186,23 @@ class PreparedStore:
         return sum(bool(step_files.read_description(folder)["steps"]) for folder in folders)
 
     def load_test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
-        """Load the raw feature rows of the test split and their encoded labels. Return None if there is no test split or no label.
+        """Load the raw feature rows of the test split and their encoded labels, shape (n,), or (n, k) for k label columns.
+
+        Return None if there is no test split or no label.
 
         Raises:
             UnreadableFile: see `load_info`.
         """
+        import numpy as np
+
         facts = self.load_info(data)
         if "test" not in facts.rows or facts.label is None:
             return None
         try:
             table = self._load_table(facts.test)
             table = self._load_pickle(facts.test) if table is None else table
-            return table.select(list(facts.features)).to_pandas(), table.column(facts.label).to_numpy()
+            labels = [table.column(name).to_numpy() for name in label_columns(facts.label)]
+            return table.select(list(facts.features)).to_pandas(), labels[0] if len(labels) == 1 else np.column_stack(labels)
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise unreadable(self.folder / f"{facts.test}.parquet", e) from None
 

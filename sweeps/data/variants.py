@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError
+from sweeps.core.label_columns import label_columns
 from sweeps.data.label_checks import check_dropped, check_same_task, split_columns
 from sweeps.data.load import Splits, fold_of, load_splits, subsample
 from sweeps.data.weights import check_class_weight
@@ -64,7 +65,7 @@ class DataVariants:
     def _columns(self, spec: DataSpec) -> list[str]:
         """Return all columns of a source, including columns that are not features."""
         whole = self.sources[spec.source]
-        return [*whole.features, *split_columns(spec), *((whole.label,) if whole.label else ())]
+        return [*whole.features, *split_columns(spec), *label_columns(whole.label)]
 
     def source_index(self, data: Mapping[str, Any]) -> str:
         """Return the index of a variant's source in `sources`, as text: "0" for the first source."""

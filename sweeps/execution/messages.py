@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeps.core.label_columns import Label
 from sweeps.core.trial import LOST, Checkpoint, GangSizePeriod, Report, State, Trial
 from sweeps.data.streaming.settings import StreamSettings
 
@@ -99,15 +100,15 @@ class Silence:
 
 @dataclass(frozen=True)
 class Labels:
-    """Description of the label column. All attributes are None until the data is read. If the data has no label, they stay None.
+    """Description of the label. All attributes are None until the data is read. If the data has no label, they stay None.
 
     Attributes:
-        label: Name of the label column.
-        task: "binary", "multiclass" or "regression".
-        classes: Values of the label in a classification; None in a regression.
+        label: Name of the label column, or a tuple of the names of several columns.
+        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput".
+        classes: Values of the label in a classification of one column; else None.
     """
 
-    label: str | None = None
+    label: Label | None = None
     task: str | None = None
     classes: tuple[Any, ...] | None = None
 

@@ -259,7 +259,7 @@ class WorkerRuntime:
         return Current(
             trial=assignment.trial.id,
             seed=assignment.trial.seed,
-            label=assignment.labels.label,
+            label=list(label) if isinstance(label := assignment.labels.label, tuple) else label,
             task=assignment.labels.task,
             classes=assignment.labels.classes,
             metric=self.job.metric,

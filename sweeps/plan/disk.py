@@ -90,7 +90,7 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
 def _known_sizes(data: DataSpec) -> dict[str, float]:
     """Return the numbers of `rows`, `features` and model `outputs`, as far as they follow from the space file alone.
 
-    An unknown number is left out. A model for a binary task or a regression has one output.
+    An unknown number is left out. A model has one output for a binary task and a regression, and one for each of several label columns.
     """
     known: dict[str, float] = {}
     name = data.train.removeprefix("sklearn:")
@@ -98,6 +98,8 @@ def _known_sizes(data: DataSpec) -> dict[str, float]:
         rows, outputs = SKLEARN_SIZES[name]
         removed = {*data.drop, *data.weight_columns}
         known = {"rows": rows, "features": len(sklearn_datasets.feature_names(name)) - len(removed), "outputs": outputs}
+    if len(data.labels) > 1:
+        return known | {"outputs": len(data.labels)}
     return known | ({"outputs": 1} if data.task in ("binary", "regression") else {})
 
 

@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse
 
 from sweeps.bundle.model import Bundle
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import shown
 from sweeps.data.column_values import InvalidValue
 from sweeps.serving import request_checks
 from sweeps.serving.access import Access, Guard, Receive, Send
@@ -141,7 +142,9 @@ class _Endpoints:
     def __init__(self, bundle: Bundle, limits: Limits, replica: str | None):
         self.bundle, self.limits, self.manifest, self.metrics = bundle, limits, bundle.manifest, Metrics(replica)
         self.batcher: Batcher[Rows] = Batcher(self._predict_batch, lambda rows: rows.count)
-        self.request_schema, self.answer_schema = request_checks.schemas(self.manifest.columns, self.manifest.classes, limits.max_rows)
+        self.request_schema, self.answer_schema = request_checks.schemas(
+            self.manifest.columns, self.manifest.classes, limits.max_rows, self.manifest.label, self.manifest.task
+        )
         facts = self.manifest.training
         self.about = {key: facts[key] for key in ("sweep", "trial", "metric", "value") if facts.get(key) is not None}
 
@@ -206,7 +209,7 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
         yield
         endpoints.batcher.close()
 
-    predicts = f"`{manifest.label}`" if manifest.label else "a model's output"
+    predicts = shown(manifest.label) or "a model's output"
     description = f"Predict {predicts} from raw rows. Unknown fields are ignored."
     title = str(endpoints.about.get("sweep", "sweeps"))
     app = FastAPI(title=title, description=description, version=manifest.created, lifespan=lifespan)

@@ -19,6 +19,7 @@ import pydantic_core
 
 from sweeps.bundle.manifest import ColumnSchema
 from sweeps.bundle.schema import tensor_rule
+from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
 from sweeps.data.column_values import to_tensor
 from sweeps.serving.limits import MAX_ROWS
 
@@ -235,9 +236,13 @@ def short(value: Any) -> str:
 
 
 def schemas(
-    columns: Sequence[ColumnSchema], classes: Sequence[Any] | None, max_rows: int = MAX_ROWS
+    columns: Sequence[ColumnSchema],
+    classes: Sequence[Any] | None,
+    max_rows: int = MAX_ROWS,
+    label: str | Sequence[str] | None = None,
+    task: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON Schemas of a request to `/predict` and of its answer, for a model with these columns and classes."""
+    """Return the JSON Schemas of a request to `/predict` and of its answer, for a model with these columns, classes and label."""
     fields = {c.name: _field(c) for c in columns}
     names = list(fields)
     record = {"type": "object", "properties": fields, "required": names}
@@ -256,7 +261,11 @@ def schemas(
     if classes and type(classes[0]) in kinds:
         prediction["type"] = kinds[type(classes[0])]
     answer = {"prediction": prediction} | {f"probability_{c}": {"type": "number"} for c in classes or ()}
-    each = {"type": "object", "properties": answer, "required": ["prediction"]}
+    if task in SEVERAL:
+        kind = {"type": "integer", "enum": [0, 1]} if task == MULTILABEL else {"type": "number"}
+        answer = {f"prediction_{name}": kind for name in label_columns(label)}
+        answer |= {f"probability_{name}": {"type": "number"} for name in label_columns(label) if task == MULTILABEL}
+    each = {"type": "object", "properties": answer, "required": [name for name in answer if name.startswith("prediction")]}
     lists = {"type": "object", "properties": {name: {"type": "array", "items": field} for name, field in answer.items()}}
     predictions = {"anyOf": [{"type": "array", "items": each, "title": "of records"}, {**lists, "title": "of columns"}]}
     return request, {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import references
+from sweeps.core.label_columns import label_columns
 from sweeps.core.parameter_schema import allows
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.dimension_parser import INVALID, MALFORMED, DimensionParser, Read
@@ -101,10 +102,11 @@ class DataSection:
     def _check_columns(self, node: Node, keys: DataKeys, templates: dict[str, Template], weight_columns: tuple[str, ...]) -> None:
         """Check that the keys that name the label, the weights and dropped columns do not contradict each other."""
         dropped = set(_texts(templates.get("drop")))
-        if keys.label in dropped:
-            self.problems.add(node.value["drop"].mark, "data.drop", f"must not contain the label, `{keys.label}`")
+        labels = label_columns(keys.label)
+        for name in dropped & set(labels):
+            self.problems.add(node.value["drop"].mark, "data.drop", f"must not contain the label, `{name}`")
         for name in weight_columns:
-            if name == keys.label:
+            if name in labels:
                 text = f"must be another column than the label, `{name}`; name a column of numbers"
                 self.problems.add(node.value["weight"].mark, "data.weight", text)
             elif name in dropped:
@@ -116,6 +118,12 @@ class DataSection:
                 self.problems.add(node.keys[key], f"data.{key}", "needs `data.label`")
         if "class_weight" in templates and keys.task == "regression":
             self.problems.add(node.keys["class_weight"], "data.class_weight", CLASS_WEIGHT_TASK)
+        elif templates.get("class_weight") is not None and len(labels) > 1:
+            text = "needs a label of one column; leave this key out, or give the rows weights with data.weight"
+            self.problems.add(node.keys["class_weight"], "data.class_weight", text)
+        if keys.task == "multiclass" and len(labels) > 1:
+            text = "multiclass needs a label of one column; with several columns, each has numbers (regression), or 0 and 1 (binary)"
+            self.problems.add(node.keys["task"], "data.task", text)
 
     # ---- keys that can be tuned
 

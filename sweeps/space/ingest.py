@@ -27,6 +27,8 @@ def stream_obstacles(
     """
     if trainer.name is not None and not definition.streams:
         yield "trainer", f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own loop (docs/how-to/streaming.md)"
+    if len(data.labels) > 1:
+        yield "data.label", f"a stream has a label of one column; {MEMORY}, or name one column"
     tuned = sections.get("data", {})
     kind = data.valid.kind if data.valid is not None else ""
     if data.folds:

@@ -166,6 +166,7 @@ class _Loader:
         runtime_env = read_runtime_env(self.file, self.folder)
         self._check_label()
         self._check_weights()
+        self._check_several_labels()
         self._check_space_is_given(bool(tuned))
         before, reason = len(self.problems), ""
         sections = self._sections(data, tuned)
@@ -369,6 +370,17 @@ class _Loader:
                 text = f"`{self.trainers.name}` does not use weights; leave this key out, or choose a trainer that uses them: {others}"
                 own = f', or write `"weights": True` into `{NAME}` if your loop uses them' if self.trainer.name is None else ""
                 self.problems.add(node.keys[key], f"data.{key}", text + own)
+
+    def _check_several_labels(self) -> None:
+        """Add a problem if the label has several columns, and the trainer predicts only one."""
+        node, definition = self.file.node("data"), self.trainers.definition
+        label = node.value.get("label") if node.is_map else None
+        if self.trainer is None or definition.several_labels or label is None or not label.is_list or len(label.value) < 2:
+            return
+        others = ", ".join(name for name in trainer_names() if definition_of(f"{PACKAGE}.{name}").several_labels)
+        text = f"`{self.trainers.name}` predicts one column, but the label has {len(label.value)}; name one column, or choose a trainer"
+        own = f', or write `"several_labels": True` into `{NAME}` if your loop predicts them' if self.trainer.name is None else ""
+        self.problems.add(label.mark, "data.label", f"{text} that predicts several: {others}{own}")
 
     def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
         """Return the grid cells. Add a problem if there are too many cells, shapes or data variants, or too few trials for the cells."""

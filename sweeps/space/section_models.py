@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from sweeps.core import references
+from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.trial import LOST
 from sweeps.space import value_types
 from sweeps.space.conditions import COMPARISONS
@@ -59,6 +60,19 @@ Backend = Annotated[
     WithJsonSchema({"anyOf": [{"enum": list(value_types.BACKENDS)}, {"type": "string", "pattern": references.PATTERN}]}),
 ]
 Task = Literal["binary", "multiclass", "regression"]
+AnyTask = Literal[Task, "multilabel", "multioutput"]  # The last two are the tasks of several label columns.
+LabelColumns = Annotated[
+    Label | None,
+    BeforeValidator(value_types.label),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 2, "uniqueItems": True},
+            ]
+        }
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -120,7 +134,7 @@ class DataSpec:
     Attributes:
         train: Source of the train rows: a path, a glob, a URI, `sklearn:NAME` or `module:function`. "" if the space file
             names no data, because the loop reads its own data.
-        label: The column to predict. None if the space file names none.
+        label: The column to predict, or a tuple of several columns to predict. None if the space file names none.
         valid: The rows on which trials are evaluated during the search. None only if the space file names no data.
         test: The rows on which the winner is evaluated at the end. The search never uses these rows. None if the space file has no `test`.
         task: "binary", "multiclass" or "regression". None to infer the task from the label.
@@ -136,7 +150,7 @@ class DataSpec:
     """
 
     train: str
-    label: str | None
+    label: Label | None
     valid: Split | None
     test: Split | None
     task: str | None
@@ -149,6 +163,11 @@ class DataSpec:
     class_weight: str | None = None
     weight_columns: tuple[str, ...] = ()
     ingest: str = "auto"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns to predict; () if the space file names none."""
+        return label_columns(self.label)
 
     @property
     def given(self) -> bool:
@@ -424,7 +443,7 @@ class DataKeys:
     Attributes:
         train: Source of the train rows: a path, a glob, a folder, a URI, `sklearn:NAME`, or `module:function` for a loader of your own.
         valid: The rows on which trials are evaluated during the search.
-        label: The column to predict. The built-in trainers need a label.
+        label: The column to predict, or a list of several columns: numbers, or 0 and 1 in each column. The built-in trainers need a label.
         test: The rows on which the winner is evaluated once, at the end. The search never uses these rows.
         task: The kind of prediction. By default it follows from the label: text, booleans, and integers with up to 20 values are classes.
         drop: Columns that are not features, such as an id.
@@ -439,7 +458,7 @@ class DataKeys:
 
     train: Text
     valid: Any
-    label: Text | None = None
+    label: LabelColumns = None
     test: Any = None
     task: Task | None = None
     drop: tuple[Text, ...] = ()

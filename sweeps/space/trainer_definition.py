@@ -16,6 +16,7 @@
         "needs_label": True,                # True if the space file must have `data.label`
         "weights": True,                    # True if the loop uses the weights of rows, the column `Current.weight` of train
         "streams": True,                    # True if the loop can read its data as a stream, see `data.ingest`
+        "several_labels": True,             # True if the loop can predict several columns; `Current.label` is then a list
         "options": {"model": {"format": "reference", "description": "Your network."}},  # further keys of the section `trainer`
         "selected_by": "model",             # the option that selects this built-in trainer without its name
         "max_workers": 1,                   # the largest number of workers of a trial
@@ -43,7 +44,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.parameter_schema import Fragment, fragment_problem, rule_of
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.problems import adapter, fragments
-from sweeps.space.section_models import Backend, Task
+from sweeps.space.section_models import AnyTask, Backend
 
 NAME = "TRAINER"
 # The constants of earlier versions, and the key of `TRAINER` that replaces each.
@@ -82,6 +83,8 @@ class TrainerDefinition:
             without a literal gets the weights, too.
         streams: True if the loop can read its data as a stream (`data.ingest: stream`). Of the built-in trainers, the others need all rows
             in memory. A user's own loop gets a stream in any case.
+        several_labels: True if the loop can predict several label columns; see `Current.label`. A loop in a module without a literal gets
+            several columns, too.
         options: JSON Schema of each option, which is a constant in the section `trainer`, by the option's name; see `parameter_schema`. An
             option without a default is required. The loop finds the values in `Current.options`.
         selected_by: Name of the option that selects this built-in trainer in a section `trainer` without `name`.
@@ -100,7 +103,7 @@ class TrainerDefinition:
     pickles: tuple[str, ...] = ()
     parameters: Mapping[str, Fragment] = field(default_factory=dict)
     additional_parameters: bool = False
-    metrics: Mapping[Task, tuple[str, ...]] = field(default_factory=dict)
+    metrics: Mapping[AnyTask, tuple[str, ...]] = field(default_factory=dict)
     all_metrics: bool = False
     additional_metrics: bool = False
     checkpoint_bytes: str | None = None
@@ -108,6 +111,7 @@ class TrainerDefinition:
     needs_label: bool = False
     weights: bool = False
     streams: bool = False
+    several_labels: bool = False
     options: Mapping[str, Fragment] = field(default_factory=dict)
     selected_by: str | None = None
     max_workers: int | None = None
@@ -203,6 +207,6 @@ def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
     names = given.get("parameters")
     given["parameters"] = {str(name): {} for name in names} if isinstance(names, (tuple, list)) else {}
     valid = {key: value for key, value in given.items() if not _literal_problems({key: value})}
-    more = {"additional_parameters": True, "weights": True, "constants": tuple(constants)}
+    more = {"additional_parameters": True, "weights": True, "several_labels": True, "constants": tuple(constants)}
     definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(valid | more)
     return definition

@@ -117,6 +117,20 @@ def size(value: Any) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
+def label(value: Any) -> Any:
+    """Return the value of `data.label` unchanged if it is the name of a column. Return a list of names as a tuple.
+
+    Raises:
+        ValueError: The value is neither a name nor a list of at least two different names.
+    """
+    if isinstance(value, str) and value:
+        return value
+    names = value if isinstance(value, (list, tuple)) else ()
+    if len(names) < 2 or len(set(map(str, names))) < len(names) or not all(isinstance(name, str) and name for name in names):
+        raise ValueError("must be the name of a column, or a list of at least two different columns")
+    return tuple(names)
+
+
 def causes(value: Any) -> tuple[str, ...]:
     """Return the value of `limits.retry_on` as a tuple: `lost`, and names of exception classes.
 

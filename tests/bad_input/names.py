@@ -100,6 +100,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:62: data.class_weight: must be balanced, or left out, got {no: 1, yes: 3}",
         ),
         line(
+            "a list with one label",
+            "data: {train: rows.csv, label: [y], valid: 0.25}",
+            "2:32: data.label: must be the name of a column, or a list of at least two different columns, got [y]",
+        ),
+        line(
+            "balanced classes with several labels",
+            "data: {train: rows.csv, label: [y, z], valid: 0.25, class_weight: balanced}",
+            "2:53: data.class_weight: needs a label of one column; leave this key out, or give the rows weights with data.weight",
+        ),
+        line(
             "the label in data.drop",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: [y]}",
             "2:54: data.drop: must not contain the label, `y`",

@@ -265,6 +265,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             files={"rows.csv": "age,z\n" + "".join(f"{i},{i / 2}\n" for i in range(8))},
         ),
         data(
+            "labels of numbers and of classes",
+            "{train: rows.csv, label: [z, y], valid: 0.25}",
+            "2:32: data.label: `y` has classes, but `z` has numbers; several label columns must all have numbers, or all have only 0 and 1 "
+            "(or false and true); to predict all of them as numbers, set `data.task: regression`",
+            files={"rows.csv": "age,z,y\n" + "".join(f"{i},{i / 2},{i % 2}\n" for i in range(8))},
+        ),
+        data(
             "an unknown column to split by",
             "{train: rows.csv, label: y, valid: {time: day, last: 0.2}}",
             "2:35: data.valid: `rows.csv` has no column `day`; valid: age, plan, y",

@@ -217,3 +217,41 @@ def test_weights_can_be_tuned(write) -> None:
         write(data("{train: d.csv, valid: v.csv, label: y, weight: w, class_weight: balanced}", "{params: {eta: {grid: [0.1]}}}"))
     ).data
     assert (fixed.weight, fixed.class_weight, fixed.weight_columns) == ("w", "balanced", ("w",))
+
+
+def test_a_label_can_have_several_columns(write) -> None:
+    spec = load(write(data("{train: d.csv, valid: v.csv, label: [u, v]}"))).data
+    assert spec.label == ("u", "v") == spec.labels
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{train: a.csv, valid: 0.1, label: [y]}", "data.label: must be the name of a column, or a list of at least two different columns"),
+        (
+            "{train: a.csv, valid: 0.1, label: [y, y]}",
+            "data.label: must be the name of a column, or a list of at least two different columns",
+        ),
+        (
+            "{train: a.csv, valid: 0.1, label: [y, 3]}",
+            "data.label: must be the name of a column, or a list of at least two different columns",
+        ),
+        ("{train: a.csv, valid: 0.1, label: [y, z], drop: [z]}", "data.drop: must not contain the label, `z`"),
+        ("{train: a.csv, valid: 0.1, label: [y, z], weight: z}", "data.weight: must be another column than the label, `z`"),
+        ("{train: a.csv, valid: 0.1, label: [y, z], class_weight: balanced}", "data.class_weight: needs a label of one column"),
+        ("{train: a.csv, valid: 0.1, label: [y, z], task: multiclass}", "data.task: multiclass needs a label of one column"),
+    ],
+)
+def test_a_label_of_several_columns_that_cannot_work_is_refused(write, text, expected) -> None:
+    with pytest.raises(InputError) as e:
+        load(write(data(text)))
+    assert any(expected in str(problem) for problem in e.value.problems), e.value
+
+
+@pytest.mark.parametrize("trainer", ["lightgbm", "catboost", "torch_tabular"])
+def test_a_trainer_that_predicts_one_column_refuses_several(write, trainer) -> None:
+    text = data("{train: a.csv, valid: 0.1, label: [y, z]}").replace("xgboost", trainer)
+    with pytest.raises(
+        InputError, match=f"data.label: `{trainer}` predicts one column, but the label has 2; .* several: command, sklearn, torch"
+    ):
+        load(write(text))

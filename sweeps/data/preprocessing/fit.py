@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.column_checks import label_encoder_error
 from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, input_column, is_categorical, is_number, select_columns
 from sweeps.data.preprocessing import fitted_steps, portable_steps, ray_steps
@@ -37,7 +38,7 @@ def _output_dtype(values: pd.Series) -> Any:
     return values.dtype
 
 
-def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> FittedChain:
+def fit_chain(steps: Iterable[Step], train: pa.Table, label: Label | None) -> FittedChain:
     """Fit steps on the train split, one after the other.
 
     All steps are fitted in this process, except a user's preprocessor for Ray Data. Such a preprocessor runs tasks and needs a free CPU.
@@ -46,8 +47,8 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     Args:
         steps: the steps in order. Each step selects from the columns that the previous step returned.
         train: rows of the train split.
-        label: the label column. None if the data has no label. Steps do not get the label among their columns. If the `fit` of an estimator
-            takes `y`, the label is passed as `y`.
+        label: see `Splits.label`. Steps do not get the label among their columns. If the `fit` of an estimator takes `y`, the label is
+            passed as `y`, with one column for each label column if there are several.
 
     Raises:
         InputError: a step names a missing column, has invalid parameters, or fails.
@@ -56,7 +57,7 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
 
 
 def fit_transform(
-    steps: Iterable[Step], train: pa.Table, label: str | None, copy: bool = True, stream: Stream | None = None
+    steps: Iterable[Step], train: pa.Table, label: Label | None, copy: bool = True, stream: Stream | None = None
 ) -> tuple[FittedChain, pd.DataFrame]:
     """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train.
 
@@ -68,8 +69,8 @@ def fit_transform(
         stream: the rows of the train split as a stream, on which the steps are then fitted. None to fit the steps on `train`.
     """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
-    inputs = tuple(input_column(f) for f in train.schema if f.name != label)
-    target = train.column(label).to_numpy() if label is not None and label in train.column_names else None
+    inputs = tuple(input_column(f) for f in train.schema if f.name not in label_columns(label))
+    target = _target(train, label)
     raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)  # Arrow then copies no column of numbers without nulls.
     frame = convert_inputs(inputs, raw, keep_integers=False, copy=bool(chain))
     fitted: list[fitted_steps.FittedStep] = []
@@ -84,13 +85,21 @@ def fit_transform(
     if not fitted:
         unchanged = FittedChain(chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], keep_integers=True))
         return unchanged, unchanged.transform(train.to_pandas(split_blocks=True), copy)
-    labels = pd.DataFrame(index=pd.RangeIndex(train.num_rows)) if target is None else train.select([label]).to_pandas()
+    labels = pd.DataFrame(index=pd.RangeIndex(train.num_rows)) if target is None else train.select(label_columns(label)).to_pandas()
     if not len(frame.columns):
         raise InputError(Problem(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on"))
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
     arrays = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
     return result, result.with_label(restore_dtypes(arrays, empty, len(frame)), labels)
+
+
+def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
+    """Return the values of the label, shape (n,), or (n, k) for k columns. None if the table has no label."""
+    names = label_columns(label)
+    if not names or not set(names) <= set(train.column_names):
+        return None
+    return train.column(label).to_numpy() if isinstance(label, str) else np.column_stack([train.column(name).to_numpy() for name in names])
 
 
 def runs_tasks(steps: Iterable[Step]) -> bool:
@@ -132,7 +141,7 @@ class Stream(Protocol):
 
 
 def _fit_step(
-    step: StepConfig, frame: pd.DataFrame, label: str | None, target: np.ndarray | None, stream: Stream | None
+    step: StepConfig, frame: pd.DataFrame, label: Label | None, target: np.ndarray | None, stream: Stream | None
 ) -> fitted_steps.FittedStep | None:
     """Fit a step on the rows that the previous steps returned. Return None if the step has no columns to process.
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, convert_column
 from sweeps.data.preprocessing import fitted_steps, portable_steps
@@ -37,7 +38,7 @@ class FittedChain(RenamedFields):
 
     Attributes:
         steps: the steps as they were configured in the space file.
-        label: the label column, which `transform` returns unchanged. None if there is no label.
+        label: the label column, or a tuple of label columns, which `transform` returns unchanged. None if there is no label.
         inputs: the raw columns of the train split, without the label.
         fitted_steps: the fitted steps. Steps that selected no columns, and `LabelEncoder`, are left out.
         empty: a frame without rows that has the columns and dtypes of the result.
@@ -45,7 +46,7 @@ class FittedChain(RenamedFields):
 
     OLD_FIELDS: ClassVar = {"stages": "fitted_steps"}
     steps: tuple[StepConfig, ...]
-    label: str | None
+    label: Label | None
     inputs: tuple[InputColumn, ...]
     fitted_steps: tuple[fitted_steps.FittedStep, ...]
     empty: pd.DataFrame = field(repr=False)
@@ -67,7 +68,7 @@ class FittedChain(RenamedFields):
         integers. Otherwise integers become floats, and the codes of categories are floats, too.
 
         Args:
-            df: n rows with at least the columns in `columns_in`, in any order. If the label is present, it is returned as the last column.
+            df: n rows with at least the columns in `columns_in`, in any order. If the label is present, its columns are returned last.
                 Other columns are ignored.
             copy: False to let columns of numbers share the memory of `df` if the chain has no fitted steps.
 
@@ -89,8 +90,9 @@ class FittedChain(RenamedFields):
     def with_label(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
         """Return the prepared rows `out` with the index of the raw rows `df`, and with the label column of `df` if there is one."""
         out = out.set_axis(df.index, axis=0)
-        if self.label is not None and self.label in df.columns:
-            out[self.label] = df[self.label]
+        for name in label_columns(self.label):
+            if name in df.columns:
+                out[name] = df[name]
         return out
 
     def transform_columns(self, columns: portable_steps.Columns, count: int) -> pd.DataFrame:

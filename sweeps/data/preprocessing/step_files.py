@@ -68,7 +68,8 @@ def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) ->
     stages = tuple(_from_json(stage, folder, read) for stage in stored["stages"])
     steps = tuple(StepConfig(s["name"], s["columns"], s["params"]) for s in stored["steps"])
     empty = pd.DataFrame({c["name"]: pd.Series([], dtype=_dtype(c)) for c in stored["outputs"]})
-    return FittedChain(steps, stored["label"], tuple(InputColumn(**c) for c in stored["inputs"]), stages, empty)
+    label = tuple(stored["label"]) if isinstance(stored["label"], list) else stored["label"]
+    return FittedChain(steps, label, tuple(InputColumn(**c) for c in stored["inputs"]), stages, empty)
 
 
 def read_description(folder: Path) -> dict[str, Any]:

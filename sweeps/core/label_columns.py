@@ -1,0 +1,20 @@
+"""The columns of a label. A label is the name of one column, or a tuple of the names of several columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Label = str | tuple[str, ...]
+# The tasks of a label of several columns: each column has the values 0 and 1 (or false and true), or each column has numbers.
+MULTILABEL, MULTIOUTPUT = "multilabel", "multioutput"
+SEVERAL = (MULTILABEL, MULTIOUTPUT)
+
+
+def label_columns(label: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of a label's columns: () without a label."""
+    return () if label is None else (label,) if isinstance(label, str) else tuple(label)
+
+
+def shown(label: str | Sequence[str] | None) -> str:
+    """Return a label for a message: `a`, or `a`, `b` for several columns."""
+    return ", ".join(f"`{name}`" for name in label_columns(label))

@@ -1,0 +1,140 @@
+"""Several label columns in the trainers that predict them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+from sweeps.core.metrics import score
+from sweeps.core.trial import CHECK_PREDICTIONS
+from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
+
+LABELS = ["u", "v"]
+TASKS = ("multilabel", "multioutput")
+METRIC = {"multilabel": "valid-logloss", "multioutput": "valid-rmse"}
+each_task = pytest.mark.parametrize("task", TASKS)
+
+
+def table(task: str, **changed: Any) -> tuple[Any, dict[str, FakeShard]]:
+    """Return a `Current` and the shards of a table with the label columns `u` and `v`."""
+    current, shards = small_table("regression", rows=400)
+    frames = {}
+    for name, shard in shards.items():
+        x = shard.frame.drop(columns="y")
+        values = pd.DataFrame({"u": 3 * x["x0"] + x["x1"] ** 2 + 100, "v": x["x2"] - x["x0"]})
+        labels = values if task == "multioutput" else (values > values.median()).astype("int64")
+        frames[name] = FakeShard(x.assign(**labels))
+    check = frames["valid"].frame.drop(columns=LABELS).head(32)
+    about = {"label": LABELS, "task": task, "classes": None, "metric": METRIC[task], "check": check, "checkpoint_interval": 0.0}
+    return current(**about | changed), frames
+
+
+def trained(
+    trainer: str, task: str, params: dict[str, Any], folder: Path, **changed: Any
+) -> tuple[LoopRun, dict[str, FakeShard], np.ndarray]:
+    """Train, and return the run, the shards, and the loaded model's predictions for valid. They must have the reported metrics."""
+    module = importlib.import_module(f"sweeps.trainers.{trainer}")
+    cur, shards = table(task, **changed)
+    folder.mkdir(exist_ok=True)
+    run = run_loop(module.train_func, params, cur, shards, folder)
+    valid = shards["valid"].frame
+    best = run.checkpoints[max(run.checkpoints)]
+    model = module.load(str(best))
+    found = np.asarray(model.predict(valid.drop(columns=LABELS)))
+    assert found.shape == (len(valid), 2)
+    values = [m[METRIC[task]] for m in run.metrics]
+    assert score(METRIC[task], task, valid[LABELS].to_numpy(), found) == pytest.approx(min(values), rel=1e-4)
+    np.testing.assert_array_equal(np.load(best / CHECK_PREDICTIONS), model.predict(cur.check))
+    return run, shards, found
+
+
+@each_task
+@pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
+def test_xgboost(task, strategy, tmp_path):
+    params = {"num_boost_round": 5, "max_depth": 3, "multi_strategy": strategy, "report": "all"}
+    run, shards, found = trained("xgboost", task, params, tmp_path)
+    objective = "binary:logistic" if task == "multilabel" else "reg:squarederror"
+    train, valid = (xgb.DMatrix(s.frame.drop(columns=LABELS), s.frame[LABELS]) for s in (shards["train"], shards["valid"]))
+    own = {"objective": objective, "max_depth": 3, "multi_strategy": strategy, "nthread": 1, "seed": 7}
+    np.testing.assert_allclose(found, xgb.train(own, train, 5).predict(valid), rtol=1e-6)
+    assert {name.partition("-")[2] for name in run.metrics[0]} >= ({"logloss", "error"} if task == "multilabel" else {"rmse", "mae"})
+
+
+def test_xgboost_computes_other_metrics(tmp_path):
+    run, shards, found = trained("xgboost", "multilabel", {"num_boost_round": 3}, tmp_path, asked=("valid-logloss", "valid-f1_macro"))
+    expected = score("f1_macro", "multilabel", shards["valid"].frame[LABELS].to_numpy(), found)
+    assert run.metrics[-1]["valid-f1_macro"] == pytest.approx(expected)
+
+
+@each_task
+def test_sklearn_grows_a_forest(task, tmp_path):
+    kind = RandomForestClassifier if task == "multilabel" else RandomForestRegressor
+    options = {"estimator": f"sklearn.ensemble:{kind.__name__}", "steps": 2, "batch_size": None, "report": "asked"}
+    run, shards, found = trained("sklearn", task, {"n_estimators": 10, "max_depth": 4}, tmp_path, options=options)
+    train, valid = (s.frame for s in (shards["train"], shards["valid"]))
+    model = kind(n_estimators=10, max_depth=4, random_state=7).fit(train.drop(columns=LABELS), train[LABELS])
+    x = valid.drop(columns=LABELS)
+    expected = np.column_stack([part[:, 1] for part in model.predict_proba(x)]) if task == "multilabel" else model.predict(x)
+    if min(m[METRIC[task]] for m in run.metrics) == run.metrics[-1][METRIC[task]]:
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "task"),
+    [
+        ("sklearn.linear_model:Ridge", "multioutput"),
+        ("sklearn.neighbors:KNeighborsClassifier", "multilabel"),
+        ("sklearn.neural_network:MLPClassifier", "multilabel"),
+        ("sklearn.neural_network:MLPRegressor", "multioutput"),
+    ],
+)
+def test_sklearn_takes_other_estimators(estimator, task, tmp_path):
+    options = {"estimator": estimator, "steps": None, "batch_size": None, "report": "asked"}
+    trained("sklearn", task, {}, tmp_path, options=options)
+
+
+def test_sklearn_without_probabilities_predicts_0_and_1(tmp_path):
+    cur, shards = table(
+        "multilabel",
+        metric="valid-error",
+        options={"estimator": "sklearn.linear_model:RidgeClassifier", "steps": None, "batch_size": None, "report": "asked"},
+    )
+    module = importlib.import_module("sweeps.trainers.sklearn")
+    run = run_loop(module.train_func, {}, cur, shards, tmp_path)
+    found = module.load(str(run.checkpoints[1])).predict(cur.check)
+    assert found.dtype == np.int64 and found.shape == (32, 2) and set(found.ravel()) == {0, 1}
+
+
+@each_task
+def test_torch(task, tmp_path):
+    options = {"model": "tests.networks:Net", "loss": None, "dataset": None}
+    params = {"epochs": 4, "batch_size": 50, "lr": 0.05, "report": "all"}
+    run, _, found = trained("torch", task, params, tmp_path / "plain", options=options)
+    assert run.metrics[-1]["valid-loss"] < run.metrics[0]["valid-loss"]
+    if task == "multioutput":
+        assert abs(found[:, 0].mean() - 101) < 5, "each column is scaled back to its own unit"
+    else:
+        assert found.min() >= 0 and found.max() <= 1
+
+
+@each_task
+def test_torch_counts_a_row_of_weight_0_in_no_epoch(task, tmp_path):
+    module = importlib.import_module("sweeps.trainers.torch")
+    options = {"model": "tests.networks:Net", "loss": None, "dataset": None}
+    losses = []
+    for rows in (slice(None), slice(0, 200)):
+        cur, shards = table(task, options=options, weight="w")
+        train = shards["train"].frame
+        train = train.assign(w=np.r_[np.ones(200), np.zeros(200)]).iloc[rows].reset_index(drop=True)
+        params = {"epochs": 3, "batch_size": 1000, "lr": 0.05}
+        cur._kept = {}
+        run = run_loop(module.train_func, params, cur, shards | {"train": FakeShard(train)}, tmp_path)
+        losses.append([m[METRIC[task]] for m in run.metrics])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
