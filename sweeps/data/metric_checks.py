@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core import metrics, references
 from sweeps.core.errors import Problem
+from sweeps.core.label_columns import SEVERAL
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import closest
 
@@ -21,7 +22,7 @@ _TASK_NAMES = {
     "binary": "two classes",
     "multiclass": "more than two classes",
     "regression": "a regression",
-    "multilabel": "several labels of 0 and 1",
+    "multilabel": "several labels in each row",
     "multioutput": "several labels of numbers",
     "clustering": "a clustering",
 }
@@ -110,6 +111,7 @@ def _check_metric(
     if "@" in metric or metric in tasks[task]:
         return None
     other_tasks = [name for name, known in tasks.items() if metric in known]
+    other_tasks = [name for name in other_tasks if name not in SEVERAL] or other_tasks
     valid_metrics = [name for name in _expand(reports[task]) if name.startswith("valid-")]
     if other_tasks:
         others = (

@@ -119,7 +119,7 @@ def test_a_scorer_gives_what_scikit_learn_gives_for_the_estimator(task):
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
 def test_scorers_that_do_not_fit_the_task_fail_in_scikit_learn_or_are_meaningless(task):
     model, x, y, p = fitted(task)
-    numbers = {name for name, metric in SCORERS.items() if metric.tasks == ("regression",)}
+    numbers = {name for name, metric in SCORERS.items() if metric.tasks[0] == "regression"}
     others = {name for name, metric in SCORERS.items() if metric.tasks == ("clustering",)}
     with warnings.catch_warnings(action="ignore"):
         for name, metric in SCORERS.items():
@@ -133,6 +133,38 @@ def test_scorers_that_do_not_fit_the_task_fail_in_scikit_learn_or_are_meaningles
                 continue
             with pytest.raises((ValueError, AttributeError)):
                 sk.get_scorer(name)(model, x, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+@pytest.mark.parametrize("task", ["multilabel", "multioutput"])
+def test_metrics_of_several_labels(task):
+    y, p = RNG.random((60, 3)), RNG.random((60, 3))
+    y = np.round(y).astype(int) if task == "multilabel" else y
+    guessed = np.round(p).astype(int) if task == "multilabel" else p
+    kind = "f1 jaccard precision recall" if task == "multilabel" else ""
+    names = [name for name, metric in METRICS.items() if task in metric.tasks]
+    assert len(names) >= 10
+    for name in names:
+        if name not in OWN:
+            function = sk.get_scorer(name)
+            assert score(f"valid-{name}", task, y, p) == pytest.approx(
+                function._sign * function._score_func(y, guessed, **function._kwargs)
+            ), name
+            assert not kind or name.partition("_")[0] in kind.split()
+    flat = {"logloss": sk.log_loss(y.ravel(), p.ravel()), "error": np.mean(guessed != y)} if task == "multilabel" else {}
+    if task == "multioutput":
+        flat = {"rmse": np.mean((y - p) ** 2) ** 0.5, "mae": np.mean(abs(y - p)), "r2": sk.r2_score(y, p)}
+    for name, expected in flat.items():
+        assert score(name, task, y, p) == pytest.approx(expected), name
+    assert math.isnan(score("logloss" if task == "multilabel" else "rmse", task, y[:0], p[:0]))
+    assert score("auc", task, y, p) is None
+
+
+def test_zeros_and_ones_have_no_logloss():
+    y = RNG.integers(0, 2, (20, 2))
+    assert score("error", "multilabel", y, y) == 0.0
+    with pytest.raises(ValueError, match="`logloss` needs probabilities, but the model predicts only 0 and 1"):
+        score("logloss", "multilabel", y, y)
 
 
 def test_a_class_that_does_not_occur_in_the_labels():
