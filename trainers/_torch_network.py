@@ -69,6 +69,7 @@ class NetworkDefinition:
         if self.task == MULTILABEL:
             return torch.sigmoid(outputs).numpy()
         if self.task == "regression":
+            assert isinstance(self.mean, float | int) and isinstance(self.std, float | int)
             return (outputs[:, 0] * self.std + self.mean).numpy()
         if self.outputs == 1:
             return torch.sigmoid(outputs[:, 0]).numpy()

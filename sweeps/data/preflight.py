@@ -216,7 +216,9 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
     return SourceInfo((*pandas_names(probe_schemas(files, MAX_FILES)[0].names), *files.partition_columns), files)
 
 
-def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) -> tuple[tuple[str, tuple[Any, ...] | None] | None, int]:
+def _check_values(
+    spec: DataSpec, known: Mapping[str, SourceInfo], most: int
+) -> tuple[tuple[str | None, tuple[Any, ...] | None] | None, int]:
     """Check the values of the label, of weights and of columns that assign rows to splits, if they can be read quickly.
 
     Args:
