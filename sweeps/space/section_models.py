@@ -170,6 +170,12 @@ class DataSpec:
         return label_columns(self.label)
 
     @property
+    def only_label(self) -> str | None:
+        """The label column of a stream, which has at most one; None if the space file names none."""
+        assert not isinstance(self.label, tuple), "`stream_obstacles` refuses several label columns"
+        return self.label
+
+    @property
     def given(self) -> bool:
         """True if the space file names data."""
         return self.train != ""

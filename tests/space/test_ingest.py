@@ -13,6 +13,7 @@ REFUSED = [
     (OWN, "valid: {folds: 3}", "data.valid: a cross-validation needs all rows in memory; write `ingest: memory`"),
     (OWN, "valid: {time: day, last: 0.2}", "data.valid: a stream has no latest rows before it ends; write these rows to a file"),
     (OWN, "valid: 0.2, test: 0.1", "data.test: a stream has no test split; leave this key out"),
+    (OWN, "valid: 0.2, label: [y, z]", "data.label: a stream has a label of one column; write `ingest: memory`"),
     (OWN, "valid: 0.2, weight: w", "data.weight: streamed rows have no weights; write `ingest: memory`"),
     (OWN, "valid: 0.2, label: y, class_weight: {grid: [balanced, null]}", "data.class_weight: streamed rows have no weights"),
 ]

@@ -214,15 +214,15 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     inside = None if rule.kind == "path" else rule
     sources.setdefault("valid", sources["train"])
     converts = {key: replace(source.convert, schema=schema) for key, source in sources.items()}
-    selects = {key: SelectRows(convert, key, inside, seed, spec.label, spec.drop_missing_label) for key, convert in converts.items()}
-    counts = {key: _count(source, selects[key], spec.label, f"data.{key}") for key, source in sources.items()}
+    selects = {key: SelectRows(convert, key, inside, seed, spec.only_label, spec.drop_missing_label) for key, convert in converts.items()}
+    counts = {key: _count(source, selects[key], spec.only_label, f"data.{key}") for key, source in sources.items()}
     task, classes = None, None
-    if spec.label is not None:
+    if spec.only_label is not None:
         task, classes = _task(spec, schema, counts)
     for key, count in counts.items():
         if not count.rows:
             raise InputError(Problem("data.valid", f"the {key} split has no rows; give another split or another seed"))
-    removed = tuple(name for name in (spec.label, rule.column if rule.kind == "column" else None) if name is not None)
+    removed = tuple(name for name in (spec.only_label, rule.column if rule.kind == "column" else None) if name is not None)
     return SplitSource(sources, selects, schema, counts, task, classes, removed)
 
 
@@ -314,23 +314,23 @@ class StreamVariants:
         spec = variant_of(self.spec, data)
         source = self.sources[spec.source]
         features = tuple(name for name in source.schema.names if name not in (*source.removed, *spec.drop))
-        columns = features if spec.label is None else (*features, spec.label)
+        columns = features if spec.only_label is None else (*features, spec.only_label)
         encoded = {
-            key: EncodeRows(select, spec.label, source.classes, columns, spec.rows if key == "train" else 1.0)
+            key: EncodeRows(select, spec.only_label, source.classes, columns, spec.rows if key == "train" else 1.0)
             for key, select in source.selects.items()
         }
         lazy = {key: source.sources[key].dataset.map_batches(encoded[key], batch_format="pyarrow", batch_size=None) for key in encoded}
         rows = {key: count.rows for key, count in source.counts.items()}
         if spec.rows < 1:
             rows["train"] = lazy["train"].count()
-        present = {key: pa.table({str(spec.label): _codes(source, key)}) for key in encoded} if source.classes is not None else {}
-        notes = missing_class_notes(spec.label, source.classes, present)
+        present = {key: pa.table({str(spec.only_label): _codes(source, key)}) for key in encoded} if source.classes is not None else {}
+        notes = missing_class_notes(spec.only_label, source.classes, present)
         train = lazy["train"]
         if train_on_valid:
             train, rows["train"] = train.union(lazy["valid"]), rows["train"] + rows["valid"]
         label_type = pa.float64() if source.classes is None else pa.int64()
-        schema = pa.schema([(n, label_type if n == spec.label else source.schema.field(n).type) for n in columns])
-        about = (spec.label, source.task, source.classes, features, rows, self._fingerprint(spec), notes)
+        schema = pa.schema([(n, label_type if n == spec.only_label else source.schema.field(n).type) for n in columns])
+        about = (spec.only_label, source.task, source.classes, features, rows, self._fingerprint(spec), notes)
         return StreamSplits(train, lazy["valid"], schema, *about)
 
 
