@@ -37,6 +37,7 @@ os.environ["SWEEPS_KEY_FILE"] = str(KEY)
 
 # The files that take longest, the longest first. pytest-xdist starts files in this order, so that no process idles at the end.
 LONGEST = (
+    *("tests/test_stored_sweeps.py", "tests/test_streaming.py", "tests/data/streaming/test_splits.py", "tests/test_tutorials.py"),
     *("tests/test_quickstart.py", "tests/controller/test_run.py", "tests/execution/test_ray_train_adapter.py"),
     *("tests/test_old_sweep.py", "tests/execution/test_reports.py", "tests/execution/test_retry.py"),
     *("tests/bundle/test_bundle_of_trainers.py", "tests/test_inside.py", "tests/test_command.py", "tests/test_cross_validation.py"),

@@ -134,6 +134,7 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
     assert not leaks(first, second, third, bucket_files)
 
 
+@pytest.mark.extended
 def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(tmp_path, monkeypatch, bucket):
     monkeypatch.setenv("SWEEPS_STORE_TIMEOUT", "2")
     here = machine(tmp_path, "here", monkeypatch)
@@ -161,6 +162,7 @@ def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
     assert sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")) == ["0", "2"]
 
 
+@pytest.mark.extended
 def test_a_bucket_that_refuses_the_sweep_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, bucket):
     here = machine(tmp_path, "here", monkeypatch)
     with pytest.raises(InputError, match=r"s3://other-bucket/sweeps/own-\S+ cannot be written") as caught:
