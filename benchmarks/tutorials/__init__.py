@@ -6,7 +6,7 @@ changed. *Whole* is the time of the whole search, in a Ray that is already runni
 export, the check of the bundle, and the report. For Ray, it is the time to read the data and of `Tuner.fit`. *Best* and *mean* are the
 values of the metric over the trials: the logloss on valid, or the AUC for the network.
 
-    python -m benchmarks.tutorials --repeats 1 --trials 2 --side points-ours --side points-ray-0
+    python -m benchmarks.tutorials --repeats 1 --trials 2 --side taxi_network-ours --side taxi_network-ray-0
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def fit(point: Point, train: Any, valid: Any, preprocessor: Any, label: str, rou
     import ray.train
     from ray.train.xgboost import XGBoostTrainer
 
-    # The workers hold all CPUs. The data is therefore transformed before they start, because Ray Data's tasks would wait forever.
+    # The data is transformed once, before the workers start.
     datasets = {"train": preprocessor.fit_transform(train).materialize(), "valid": preprocessor.transform(valid).materialize()}
     params = {"objective": "binary:logistic", "eval_metric": ["logloss", "error"], "nthread": 1, **fixed, **params_of(point)}
     with train_run() as run_config:
