@@ -15,7 +15,7 @@ import pandas as pd
 from sweeps.bundle import integrity
 from sweeps.core import logging_setup
 from sweeps.core.errors import SweepsError
-from sweeps.data.sources import quiet_ray_data
+from sweeps.data.ray_data import quiet_ray_data
 
 if TYPE_CHECKING:
     from sweeps.bundle.model import Bundle

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data import passed_tables, sklearn_datasets
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
+from sweeps.data.ray_data import quiet_ray_data
 from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
 from sweeps.data.tables import EXTENSION_KEY, arrays_to_tensors, canonical_table, drop_index_names, infer_types
 from sweeps.loaders.lookup import relative_to
@@ -289,19 +289,3 @@ def _to_arrow(make: Callable[[], Any]) -> pa.Table:
         return pa.table({})
     order = drop_index_names(filled[0].column_names)
     return pa.concat_tables([b.select(order).replace_schema_metadata(None) for b in filled], promote_options="permissive")
-
-
-@contextlib.contextmanager
-def quiet_ray_data() -> Iterator[None]:
-    """Within the `with` block, Ray Data shows no progress bars or log messages, and keeps the order of the rows."""
-    from ray.data import DataContext
-
-    context, logger = DataContext.get_current(), logging.getLogger("ray.data")
-    before = context.enable_progress_bars, context.execution_options.preserve_order, logger.level
-    logger.setLevel(logging.CRITICAL)  # errors are raised, so they need not be logged
-    context.enable_progress_bars, context.execution_options.preserve_order = False, True
-    try:
-        yield
-    finally:
-        context.enable_progress_bars, context.execution_options.preserve_order = before[0], before[1]
-        logger.setLevel(before[2])

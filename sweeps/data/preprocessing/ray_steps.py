@@ -25,7 +25,7 @@ from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import PREPROCESSOR_KEY, is_number, unique_names
 from sweeps.data.preprocessing.fitted_steps import replace_columns
 from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT
-from sweeps.data.sources import quiet_ray_data
+from sweeps.data.ray_data import quiet_ray_data
 
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
 # These preprocessors return one list per row. Each element of the lists becomes a column, because models cannot read lists

@@ -1,0 +1,23 @@
+"""Change settings of Ray Data for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def quiet_ray_data() -> Iterator[None]:
+    """Within the `with` block, Ray Data shows no progress bars or log messages, and keeps the order of the rows."""
+    from ray.data import DataContext
+
+    context, logger = DataContext.get_current(), logging.getLogger("ray.data")
+    before = context.enable_progress_bars, context.execution_options.preserve_order, logger.level
+    logger.setLevel(logging.CRITICAL)  # errors are raised, so they need not be logged
+    context.enable_progress_bars, context.execution_options.preserve_order = False, True
+    try:
+        yield
+    finally:
+        context.enable_progress_bars, context.execution_options.preserve_order = before[0], before[1]
+        logger.setLevel(before[2])
