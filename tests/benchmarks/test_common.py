@@ -193,9 +193,7 @@ def test_records_survive_their_file():
 def test_every_script_is_a_workload_with_a_description():
     folder = Path(importlib.import_module("benchmarks").__file__).parent
     files = [*folder.glob("*.py"), *folder.glob("*/__init__.py")]
-    scripts = {
-        file.stem if file.parent == folder else file.parent.name for file in files if "WORKLOAD = Workload(" in file.read_text()
-    }
+    scripts = {file.stem if file.parent == folder else file.parent.name for file in files if "WORKLOAD = Workload(" in file.read_text()}
     assert scripts == set(NAMES)
     for workload in workloads():
         names = [side.name for side in workload.sides]
