@@ -85,6 +85,7 @@ def checkpoints(bucket, name: str) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.extended
 def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, monkeypatch, bucket):
     file = space_with_stored_data(tmp_path, bucket, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     first = machine(tmp_path, "first", monkeypatch)

@@ -13,7 +13,7 @@ import sweeps
 from sweeps.core.errors import InputError
 from tests.commands import invoke
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(300)]
 
 LOOP = """
 import json
@@ -131,7 +131,6 @@ def test_a_stream_gives_ranks_the_same_rows_as_memory_and_makes_the_same_bundle(
     assert again.exit_code == 0, again.stderr
 
 
-@pytest.mark.extended
 def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(clean_ray, files, checked_in_this_process):
     result = swept(files, "stream", "1", valid="0.2", trials=1)
     train, valid = seen(files, "stream", "0000", "train")[0], seen(files, "stream", "0000", "valid")[0]
@@ -141,7 +140,6 @@ def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(clean_ray, files
     assert json.loads((files / "refitted" / "manifest.json").read_text())["made"]["refit"]["rows"] == 500
 
 
-@pytest.mark.extended
 def test_changed_files_are_noticed_when_a_sweep_is_resumed(clean_ray, files, checked_in_this_process):
     result = swept(files, "stream", "1", trials=1)
     assert sweeps.resume(result.dir, add_trials=1).trials["completed"] == 2
@@ -150,7 +148,6 @@ def test_changed_files_are_noticed_when_a_sweep_is_resumed(clean_ray, files, che
         sweeps.resume(result.dir, add_trials=1)
 
 
-@pytest.mark.extended
 def test_a_gang_that_would_need_the_cpus_of_ray_data_is_refused(clean_ray, files):
     text = SPACE.format(ingest="stream", workers=2, rates="[0.0]", valid="0.2", trials=1, log=files / "seen").replace("0.25", "1")
     (files / "stream.yaml").write_text(text)

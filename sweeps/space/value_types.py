@@ -125,6 +125,8 @@ def label(value: Any) -> Any:
     """
     if isinstance(value, str) and value:
         return value
+    if isinstance(value, (bool, int, float)):
+        raise ValueError("must be text; put quotes around it")
     names = value if isinstance(value, (list, tuple)) else ()
     if len(names) < 2 or len(set(map(str, names))) < len(names) or not all(isinstance(name, str) and name for name in names):
         raise ValueError("must be the name of a column, or a list of at least two different columns")

@@ -273,7 +273,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a label that is not text",
             "data: {train: rows.csv, label: 1, valid: 0.25}",
-            "2:32: data.label: must be text, got 1; put quotes around it",
+            "2:32: data.label: must be text; put quotes around it, got 1",
         ),
         line(
             "a dropped column that is not text",

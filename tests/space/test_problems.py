@@ -74,7 +74,7 @@ BAD_TOP = [
     (data("valid: {uniform: [0.1, 0.2]}"), "2:30", "data.valid: cannot be tuned (`uniform`)"),
     (data("valid: 0.6, test: 0.4"), "2:40", "data.test: valid and test leave no rows to train on: 0.6 + 0.4"),
     (data("valid: v.csv, test: v.csv"), "2:42", "data.test: has the same rows as valid"),
-    (data("valid: 0.2, label: 3"), "2:41", "data.label: must be text, got 3"),
+    (data("valid: 0.2, label: 3"), "2:41", "data.label: must be text; put quotes around it, got 3"),
     (data("valid: 0.2, task: multi"), "2:40", "must be binary, multiclass or regression, got multi; did you mean `multiclass`?"),
     (data("valid: 0.2, tets: 0.1"), "2:34", "data.tets: unknown key; did you mean `test`?"),
     (top(objective="{metric: m}"), "3:1", "objective.goal: is required; give minimize or maximize"),
