@@ -52,7 +52,7 @@ def load(folder):
 """
 SPACE = """\
 trainer: {{command: [python, fit.py, {task}, "{{params.alpha}}"], load: "loads:load"}}
-data: {{train: rows.csv, label: label, valid: 0.25, test: 0.2, features: [area, rooms]}}
+data: {{train: rows.csv, label: label, valid: 0.25, test: 0.2, drop: [town]}}
 objective: {{metric: loss, goal: minimize}}
 search: {{algorithm: random, seed: 3}}
 scheduler: {{name: asha, max_t: 12, grace_period: 3, reduction_factor: 2}}

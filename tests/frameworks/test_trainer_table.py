@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -28,7 +29,7 @@ CELLS: dict[str, tuple[str | None, ...]] = {
         f"{TABLE}::{SWEEP}[xgboost]",
         f"{TABLE}::{OTHER}[xgboost-regression]",
         f"{RANKS}::test_ranks_agree_and_repeat[sweeps.trainers.xgboost-regression]",
-        f"{BOTH}::test_resumed_equals_uninterrupted[binary-sweeps.trainers.xgboost]",
+        f"{BOTH}::test_resumed_equals_uninterrupted[binary-xgboost]",
         f"{TABLE}::{SWEEP}[xgboost]",
         f"{TABLE}::{SWEEP}[xgboost]",
         f"{SUITE}::TestXGBoostBinary",
@@ -64,7 +65,7 @@ CELLS: dict[str, tuple[str | None, ...]] = {
         f"{TABLE}::{SWEEP}[torch_tabular]",
         f"{TABLE}::{OTHER}[torch_tabular-regression]",
         f"{RANKS}::test_ranks_agree_and_repeat[sweeps.trainers.torch_tabular-regression]",
-        f"{BOTH}::test_resumed_equals_uninterrupted[binary-sweeps.trainers.torch_tabular]",
+        f"{BOTH}::test_resumed_equals_uninterrupted[binary-torch_tabular]",
         f"{TABLE}::{SWEEP}[torch_tabular]",
         f"{TABLE}::{SWEEP}[torch_tabular]",
         f"{SUITE}::TestTorchTabularBinary",
@@ -140,11 +141,11 @@ def test_the_page_has_the_table_of_all_trainers():
 
 @pytest.mark.frameworks
 @pytest.mark.timeout(200)
-def test_each_cell_has_a_test():
+def test_each_cell_has_a_test(tmp_path):
     cells = {f"tests/{cell}" for row in CELLS.values() for cell in row if cell}
     files = sorted({cell.split("::")[0] for cell in cells})
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "-m", "", *files]
-    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=180)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-m", "", *files]  # -q is in pyproject.toml
+    done = subprocess.run(command, cwd=REPO, env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stdout[-2000:]
     collected = [line for line in done.stdout.splitlines() if "::" in line]
     assert [cell for cell in sorted(cells) if not any(test.startswith(cell) for test in collected)] == []
