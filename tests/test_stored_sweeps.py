@@ -206,7 +206,7 @@ space:
 """
 
 
-@pytest.mark.extended
+@pytest.mark.long
 @pytest.mark.skipif(subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0, reason="needs mount namespaces")
 def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(tmp_path, monkeypatch, bucket):
     datasets.load_iris(as_frame=True).frame.to_parquet(tmp_path / "iris.parquet")
