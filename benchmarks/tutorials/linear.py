@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tutorials.tutorial import Port, Tutorial, params_of, train_run
+from benchmarks.tutorials.tutorial import Port, Tutorial, fit_on_two_workers, params_of
 
 METRIC = "valid-mse"
 
@@ -56,20 +56,7 @@ def train_loop(config: dict[str, Any]) -> None:
 
 def driver(config: dict[str, Any], data: Any) -> None:
     """Train one configuration."""
-    import ray.data
-    import ray.train
-    from ray.train.torch import TorchTrainer
-
-    train, valid = map(ray.data.from_pandas, data)
-    with train_run() as run_config:
-        TorchTrainer(
-            train_loop,
-            train_loop_config={"epochs": 3, **params_of(config["point"])},
-            scaling_config=ray.train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1}),
-            run_config=run_config,
-            datasets={"train": train, "valid": valid},
-            dataset_config=ray.train.DataConfig(datasets_to_split=["train"]),  # every worker scores all rows of valid
-        ).fit()
+    fit_on_two_workers(train_loop, {"epochs": 3, **params_of(config["point"])}, *data)
 
 
 TUTORIALS = (

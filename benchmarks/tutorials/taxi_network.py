@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from benchmarks.tutorials.tutorial import Port, Tutorial, params_of, train_run
+from benchmarks.tutorials.tutorial import Port, Tutorial, fit_on_two_workers, params_of
 
 LABEL = "is_big_tip"
 
@@ -81,22 +81,10 @@ def _report(model: Any, found: list[Any]) -> None:
 
 def driver(config: dict[str, Any], data: Any, rounded: bool) -> None:
     """Train one configuration."""
-    import ray.data
-    import ray.train
-    from ray.train.torch import TorchTrainer
-
     from search_spaces.tutorials import big_tip
 
-    train, valid = (ray.data.from_pandas(big_tip.features(frame).assign(**{LABEL: frame[LABEL]})) for frame in data)
-    with train_run() as run_config:
-        TorchTrainer(
-            train_loop,
-            train_loop_config={"epochs": 3, "rounded": rounded, **params_of(config["point"])},
-            scaling_config=ray.train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1}),
-            run_config=run_config,
-            datasets={"train": train, "valid": valid},
-            dataset_config=ray.train.DataConfig(datasets_to_split=["train"]),  # every worker scores all rows of valid
-        ).fit()
+    train, valid = (big_tip.features(frame).assign(**{LABEL: frame[LABEL]}) for frame in data)
+    fit_on_two_workers(train_loop, {"epochs": 3, "rounded": rounded, **params_of(config["point"])}, train, valid)
 
 
 TUTORIALS = (

@@ -177,3 +177,27 @@ def train_run() -> Any:
     callbacks: list[Any] = [TuneReportCallback()]
     yield ray.train.RunConfig(name=f"train-{trial.get_trial_id()}", storage_path=trial.get_storage().storage_fs_path, callbacks=callbacks)
     peers.let_the_last_report_through()
+
+
+def fit_on_two_workers(loop: Callable[[dict[str, Any]], None], config: dict[str, Any], train: Any, valid: Any) -> None:
+    """Train with Ray's TorchTrainer in a trial of Tune.
+
+    Args:
+        loop: The loop of each worker.
+        config: Argument of the loop.
+        train: A frame, of which each worker reads a half.
+        valid: A frame, of which every worker reads all rows.
+    """
+    import ray.data
+    import ray.train
+    from ray.train.torch import TorchTrainer
+
+    with train_run() as run_config:
+        TorchTrainer(
+            loop,
+            train_loop_config=config,
+            scaling_config=ray.train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1}),
+            run_config=run_config,
+            datasets={"train": ray.data.from_pandas(train), "valid": ray.data.from_pandas(valid)},
+            dataset_config=ray.train.DataConfig(datasets_to_split=["train"]),
+        ).fit()

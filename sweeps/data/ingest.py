@@ -25,7 +25,7 @@ SAMPLED_FILES = 100
 
 @dataclass(frozen=True)
 class Ingest:
-    """How the data of a sweep is read.
+    """Whether the data of a sweep is held in memory or streamed, and why.
 
     Attributes:
         mode: "memory" or "stream".

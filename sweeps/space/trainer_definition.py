@@ -81,8 +81,8 @@ class TrainerDefinition:
         needs_label: True if the space file must have `data.label`.
         weights: True if the loop uses the weights of `data.weight` and `data.class_weight`; see `Current.weight`. A loop in a module
             without a literal gets the weights, too.
-        streams: True if the loop can read its data as a stream (`data.ingest: stream`). Of the built-in trainers, the others need all rows
-            in memory. A user's own loop gets a stream in any case.
+        streams: True if the loop can read its data as a stream (`data.ingest: stream`). If False, `sweeps validate` refuses a stream. A
+            user's own loop needs no such entry.
         several_labels: True if the loop can predict several label columns; see `Current.label`. A loop in a module without a literal gets
             several columns, too.
         options: JSON Schema of each option, which is a constant in the section `trainer`, by the option's name; see `parameter_schema`. An

@@ -1,4 +1,4 @@
-"""Whether data is streamed follows from the space and the sizes of its files."""
+"""The choice between data in memory and streamed data, from the space and the sizes of the files."""
 
 from __future__ import annotations
 

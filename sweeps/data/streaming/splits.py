@@ -291,10 +291,6 @@ class StreamVariants:
         fingerprints = [self._fingerprint(variant) for variant in variants]
         self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else _digest(fingerprints)
 
-    def source_index(self, data: Mapping[str, Any]) -> str:
-        """Return the index of a variant's source in `sources`, as text: "0" for the first source."""
-        return str(list(self.sources).index(variant_of(self.spec, data).source))
-
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
         """Return the fingerprint of a variant."""
         return self._fingerprint(variant_of(self.spec, data))
@@ -323,8 +319,9 @@ class StreamVariants:
         rows = {key: count.rows for key, count in source.counts.items()}
         if spec.rows < 1:
             rows["train"] = lazy["train"].count()
-        present = {key: pa.table({str(spec.only_label): _codes(source, key)}) for key in encoded} if source.classes is not None else {}
-        notes = missing_class_notes(spec.only_label, source.classes, present)
+        label = spec.only_label
+        present = {key: pa.table({label: _codes(source, key, label)}) for key in encoded} if label and source.classes else {}
+        notes = missing_class_notes(label, source.classes, present)
         train = lazy["train"]
         if train_on_valid:
             train, rows["train"] = train.union(lazy["valid"]), rows["train"] + rows["valid"]
@@ -334,9 +331,9 @@ class StreamVariants:
         return StreamSplits(train, lazy["valid"], schema, *about)
 
 
-def _codes(source: SplitSource, key: str) -> pa.Array:
+def _codes(source: SplitSource, key: str, label: str) -> pa.Array:
     """Return the codes of the classes that a split has."""
-    kind = source.schema.field(source.removed[0]).type
+    kind = source.schema.field(label).type
     return pc.index_in(source.counts[key].values.cast(kind), value_set=pa.array(source.classes, kind))
 
 
