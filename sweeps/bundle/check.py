@@ -1,8 +1,9 @@
 """Check that a bundle predicts what the model predicted in training: `python -m sweeps.bundle.check FOLDER`.
 
 Run the module in a fresh process. The check loads the bundle as any user of MLflow would, and predicts the raw rows stored in the bundle.
-The predictions must be bit-identical to the predictions that were stored in training. The exit code is 0 if the bundle is good. Otherwise
-the exit code is 1, and the last line on stderr gives the reason.
+The predictions must be bit-identical to the predictions that were stored in training. If the model was trained on a GPU, they may differ by
+the tolerance in the manifest. The exit code is 0 if the bundle is good. Otherwise the exit code is 1, and the last line on stderr gives the
+reason.
 """
 
 from __future__ import annotations
@@ -47,28 +48,34 @@ def check(folder: Path) -> None:
         raise BundleError(f"the bundle predicts {len(got)} rows for {len(rows)} input rows")
     if manifest.checked:
         expected = label_output(manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index)
-        if (text := describe_difference(expected, got)) is not None:
+        if (text := describe_difference(expected, got, manifest.tolerance)) is not None:
             raise BundleError(f"the bundle's predictions differ from the predictions in training: {text}")
 
 
-def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None:
+def describe_difference(expected: pd.DataFrame, got: pd.DataFrame, tolerance: float = 0.0) -> str | None:
     """Describe how two frames of predictions differ.
 
     Args:
         expected: the predictions made in training.
         got: the predictions of the bundle, with the same number of rows.
+        tolerance: see `Manifest.tolerance`. If it is not 0, a row whose probabilities differ by no more may have another predicted class.
 
     Returns:
-        Text with the largest difference and the first row that differs, or None if the predictions are bit-identical. NaN equals NaN.
+        Text with the largest difference and the first row that differs, or None if no row differs by more than the tolerance. NaN equals
+        NaN.
     """
     if list(expected.columns) != list(got.columns):
         return f"the columns were {', '.join(expected.columns)} and are now {', '.join(map(str, got.columns))}"
     got = got.set_axis(expected.index)
     unequal = (expected != got) & ~(expected.isna() & got.isna())
+    floats = [name for name in expected.columns if expected[name].dtype.kind == got[name].dtype.kind == "f"]
+    if tolerance and floats:
+        close = (expected[floats] - got[floats]).abs() <= tolerance * expected[floats].abs().clip(lower=1.0)
+        unequal[floats] &= ~close
+        unequal = unequal[unequal[floats].any(axis=1)].reindex(unequal.index, fill_value=False)
     rows = unequal.any(axis=1).to_numpy()
     if not rows.any():
         return None
-    floats = [name for name in expected.columns if expected[name].dtype.kind == got[name].dtype.kind == "f"]
     gaps = (expected[floats] - got[floats]).abs().fillna(np.inf).where(unequal[floats], 0.0)
     row = int(rows.argmax())
     name = expected.columns[unequal.iloc[row]][-1]

@@ -22,6 +22,7 @@ MODEL_FOLDER = "model"
 CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is not a chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
+GPU_TOLERANCE = 1e-3  # torch's default for GPUs of NVIDIA's Ampere and later: products in TF32, which has 10 bits after the point
 GZIP_MAGIC = b"\x1f\x8b"
 
 OLD_LOADERS = ("trainers.xgboost:load", "trainers.torch_tabular:load")
@@ -62,6 +63,9 @@ class Manifest(BaseModel):
         columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
             unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
+        tolerance: largest allowed difference between a prediction of the bundle and of training, for a number x times max(1, |x|). It is 0
+            for a model that was trained on CPUs. GPUs add numbers in another order than CPUs, so it is `GPU_TOLERANCE` if the trial had
+            GPUs.
         training: how the model was trained. Facts of the sweep and the trial: space file, trial, params, preprocessor, scaling, metric,
             value, data fingerprint, versions and commit.
         python: version of Python that wrote the bundle, such as "3.12.1".
@@ -79,6 +83,7 @@ class Manifest(BaseModel):
     classes: list[Scalar] | None
     columns: list[ColumnSchema]
     checked: bool
+    tolerance: float = 0.0
     training: dict[str, Any] = Field(alias="made")
     python: str
     requirements: list[str]

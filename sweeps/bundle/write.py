@@ -106,11 +106,17 @@ def write_bundle(
         "classes": None if classes is None else [json_scalar(c) for c in classes],
         "columns": [] if raw is None else schema.infer_schema(raw),
         "checked": raw is not None and expected is not None,
+        "tolerance": manifest.GPU_TOLERANCE if _had_gpus(training) else 0.0,
         "made": json.loads(json.dumps(training, default=str)),
     }
     left_out = [*left_out, *definition_of(references.parse(load)[0], roots).resume_files]
     _build(target, about, checkpoint, left_out, fitted, imports, roots, raw, expected)
     return target
+
+
+def _had_gpus(training: dict[str, Any]) -> bool:
+    """Return whether the workers of the trial had GPUs, or fractions of a GPU."""
+    return bool(((training.get("scaling") or {}).get("resources_per_worker") or {}).get("GPU"))
 
 
 def _build(

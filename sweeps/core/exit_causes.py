@@ -46,13 +46,18 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
         return f"the process exited with code {match[1]}"
     if (match := _FATAL.search(log)) is not None:
         return f"the process died of {_SIGNALS.get(match[1], 'SIGFPE')} ({match[1].lower()})"
-    if killed_for_memory or "running low on memory" in message or "OutOfMemory" in type(error).__name__:
+    if killed_for_memory or "running low on memory" in message or _is_rays_out_of_memory(error):
         return "the process was killed because the memory ran out"
     if re.search(r"\bnode\b[^.]*\b(died|dead|removed|terminated|preempted)", message, re.IGNORECASE):
         return NODE_LOST
     if any(cls.__name__ == "ActorDiedError" for cls in type(error).__mro__):
         return KILLED
     return None
+
+
+def _is_rays_out_of_memory(error: BaseException | None) -> bool:
+    """Return whether Ray killed the process. torch has an `OutOfMemoryError`, too, which it raises if the memory of a GPU is full."""
+    return any(cls.__name__ == "OutOfMemoryError" and cls.__module__.startswith("ray.") for cls in type(error).__mro__)
 
 
 def last_attempt_log(log: Path) -> str:

@@ -26,12 +26,13 @@ def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({}
 
     Args:
         backend: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a reference `module:attr` to a `BackendConfig` of the user.
-        resources: Name and amount of each resource of one worker, which JAX's configuration depends on.
+        resources: Name and amount of each resource of one worker. The configurations of torch and JAX depend on its GPUs.
     """
     if backend == "torch":
         from ray.train.torch import TorchConfig
 
-        return TorchConfig()
+        # NCCL refuses two ranks on one GPU. Workers that hold a fraction of a GPU may share one, so they use gloo, which allows this.
+        return TorchConfig(backend="gloo" if 0 < resources.get("GPU", 0) < 1 else None)
     if backend == "xgboost":
         from ray.train.xgboost import XGBoostConfig
 

@@ -16,7 +16,7 @@ from sweeps.core import references, trial
 from sweeps.core.errors import shorten
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Current, State
-from sweeps.execution import loop_mlflow, missing_value_hints, ray_train_adapter
+from sweeps.execution import gpu_memory_hints, loop_mlflow, missing_value_hints, ray_train_adapter
 from sweeps.execution.folds import FoldSession, run_folds
 from sweeps.execution.messages import Ended
 from sweeps.execution.metric_values import flatten, numeric
@@ -52,7 +52,7 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
     except BaseException as e:  # Also a BaseException of the loop, such as SystemExit, must not end the process.
         if not session.stopped:
             refused = (e.place, str(e)) if isinstance(e, (MetricMissing, CheckpointIgnored)) else None
-            lines = [trace(e), missing_value_hints.explain(e, session.opened, assignment.trial.preprocessor)]
+            lines = [trace(e), gpu_memory_hints.explain(e), missing_value_hints.explain(e, session.opened, assignment.trial.preprocessor)]
             retry = refused is None and is_worth_a_retry(e, job.retry_on)
             return Ended(session.rank, State.FAIL, "\n".join(filter(None, lines)), refused=refused, retry=retry)
     finally:

@@ -66,6 +66,11 @@ def ring(tmp_path, monkeypatch):
     sys.modules.pop("ring", None)
 
 
+@pytest.mark.parametrize("gpus, backend", [(0, None), (0.5, "gloo"), (1, None), (2, None)])
+def test_torch_workers_that_may_share_a_gpu_use_gloo(gpus, backend):
+    assert backends.config_of("torch", {"CPU": 1, "GPU": gpus}).backend == backend
+
+
 @pytest.mark.parametrize("name", ["ring:Config", "ring:instance"])
 def test_a_users_backend_is_a_subclass_or_an_instance_of_rays_configuration(ring, name):
     assert backends.user_problem(name) is None
