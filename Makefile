@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: run test test-unit test-extended test-faults test-long test-all test-frameworks test-frameworks-all test-browser
+.PHONY: run test test-unit test-extended test-faults test-long test-all test-frameworks test-frameworks-all test-gpu test-browser
 .PHONY: soak screenshots bench bench-serving docs lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
 # The times are those of a machine with two cores.
-OTHER := not faults and not browser and not long and not frameworks and not frameworks_all and not extended
+OTHER := not faults and not browser and not long and not gpu and not frameworks and not frameworks_all and not extended
 UNIT := not integration and $(OTHER)
 # Two test files at a time. tests/conftest.py puts the files that take longest first, so that no core idles at the end.
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
@@ -39,6 +39,9 @@ test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loo
 
 test-frameworks-all: $(FRAMEWORKS)  ## every trainer by every task, on one and two workers, resumed and refitted; not in CI
 	$(BIN)/python -m pytest -m "frameworks or frameworks_all" tests/frameworks tests/trainers
+
+test-gpu: $(READY)  ## sweeps on the GPUs of this machine; skipped where there is none
+	$(BIN)/python -m pytest -m gpu -rs --durations 10 tests/gpu
 
 test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
 	$(BIN)/python -m pytest -m browser tests/browser

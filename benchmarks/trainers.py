@@ -1,13 +1,17 @@
-"""The time inside the trainers `xgboost`, `keras`, `sklearn`, `lightning` and `transformers`, and inside bare loops, on 2 CPUs.
+"""The time inside the trainers by name, and inside bare loops, on 2 CPUs.
 
-The bare loops call `xgb.train`, `fit` of Keras on PyTorch, `fit` of `lightning.Trainer`, and `train` of `transformers.Trainer`.
-XGBoost grows 100 trees of depth 6 on 324,000 rows and on 426 rows. Keras trains a network with two hidden layers of 64 units on 32,400 rows
+The bare loops call `xgb.train`, `lgb.train`, `CatBoost.fit`, `fit` of Keras on PyTorch, `fit` of `lightning.Trainer`, and `train` of
+`transformers.Trainer`. For `torch`, the bare loop is PyTorch's usual one, for `command` the script itself, and for `trainable` calls of
+`Trainable.train`.
+XGBoost grows 100 trees of depth 6 on 324,000 rows and on 426 rows, LightGBM and CatBoost on 324,000 rows. The loop of `torch` trains a
+network with three hidden layers of 128 units on 64,800 rows, for 8 epochs. The script makes 200 passes of `SGDClassifier` over 1,200 rows
+of the digits data, and reports 20 times. Keras trains a network with two hidden layers of 64 units on 32,400 rows
 and on 426 rows, for 5 and 20 epochs, on PyTorch. scikit-learn grows a forest of 100 trees in ten steps on 32,400 rows and on 426 rows, and
 makes ten passes of `SGDClassifier` over 324,000 rows.
 Lightning trains a network with three hidden layers of 128 units on 64,800 rows, for 4 epochs.
-Transformers trains a BERT with two layers of 32 units on 10,000 rows of 14 tokens, for 3 epochs. These two run on one worker with two
-threads, and on two workers with one thread each. Lightning validates all rows of valid on every worker, in both sides.
-`transformers.Trainer` shares them among the workers.
+Transformers trains a BERT with two layers of 32 units on 10,000 rows of 14 tokens, for 3 epochs. Lightning, Transformers, `torch` and
+LightGBM run on one worker with two threads, and on two workers with one thread each. Lightning validates all rows of valid on every worker,
+in both sides. `transformers.Trainer` shares them among the workers.
 The bare loops measure the same metrics as the trainers: the logloss on valid after each step; and at the end, for the model of the best
 step, the usual metrics on train and valid, or on valid alone with scikit-learn. The bare loops save nothing. The trainers also report each
 step and write the best model as a checkpoint. *Paired*: a trial runs the trainer and the bare loop in one process. Every second trial runs
@@ -52,8 +56,14 @@ BOUNDS = {
     **{"paired-324000": 1.05, "paired-426": 1.2, "keras-32400": 1.05, "keras-426": 1.2},
     **{"forest-32400": 1.05, "sgd-324000": 1.05, "forest-426": 1.2},
 }
-# The settings, the rows and the parameters of two more frameworks
-NETWORKS = {
+# The settings, the rows and the parameters of the trainers that run on one and on two workers
+DISTRIBUTED = {
+    "lightgbm": (
+        {"loop": "booster_loops:paired_lightgbm", "backend": "lightgbm", "preprocessor": "[]"},
+        324_000,
+        f"num_boost_round: {ROUNDS}",
+    ),
+    "torch": ({"loop": "torch_loops:paired_torch"}, 64_800, "epochs: 8, batch_size: 128, lr: 0.001"),
     "lightning": ({"loop": "network_loops:paired_lightning", "metric": "valid-loss"}, 64_800, "max_epochs: 4, batch_size: 128"),
     "transformers": (
         {"loop": "network_loops:paired_transformers"},
@@ -61,7 +71,13 @@ NETWORKS = {
         "num_train_epochs: 3, per_device_train_batch_size: 32, per_device_eval_batch_size: 256, learning_rate: 0.001",
     ),
 }
-BOUNDS |= {f"{name}-{workers}": 1.05 for name in NETWORKS for workers in (1, 2)}
+# The same of the trainers that run on one worker
+SINGLE = {
+    "catboost": ({"loop": "booster_loops:paired_catboost"}, 324_000, f"iterations: {ROUNDS}, depth: 6"),
+    "command": ({"loop": "script_loops:paired_command"}, 426, ""),
+    "trainable": ({"loop": "script_loops:paired_trainable"}, 426, ""),
+}
+BOUNDS |= {f"{name}-{workers}": 1.05 for name in DISTRIBUTED for workers in (1, 2)} | dict.fromkeys(SINGLE, 1.05)
 
 
 def paired(task: Task, rows: int, workers: int = 1, metric: str = "valid-logloss", **settings: str) -> dict[str, Any]:
@@ -110,11 +126,14 @@ def _sides() -> Iterator[Side]:
     for case, rows, steps, trials in (("forest", 32_400, "[]", 9), ("sgd", 324_000, "[StandardScaler]", 9), ("forest", 426, "[]", 17)):
         run = functools.partial(paired, rows=rows, preprocessor=steps, params=f"case: {case}", **SKLEARN)
         yield Side(f"{case}-{rows}", f"sklearn, {case}, {rows:,} rows", run, trials, THREADS)
-    for name, (settings, rows, params) in NETWORKS.items():
+    for name, (settings, rows, params) in DISTRIBUTED.items():
         for workers in (1, 2):
-            more = {"backend": "torch", "preprocessor": "[StandardScaler]", "params": params, "workers": workers}
+            given = {"backend": "torch", "preprocessor": "[StandardScaler]", "params": params, "workers": workers} | settings
             label = f"{name}, {rows:,} rows, {workers} worker{'s' * (workers > 1)}"
-            yield Side(f"{name}-{workers}", label, functools.partial(paired, rows=rows, **settings, **more), 9, THREADS)
+            yield Side(f"{name}-{workers}", label, functools.partial(paired, rows=rows, **given), 9, THREADS)
+    for name, (settings, rows, params) in SINGLE.items():
+        run = functools.partial(paired, rows=rows, backend="none", preprocessor="[]", params=params, **settings)
+        yield Side(name, f"{name}, {rows:,} rows" if rows > 426 else name, run, 9, THREADS)
 
 
 SIDES = tuple(_sides())

@@ -1,0 +1,142 @@
+"""Sweeps on real GPUs. `make test-gpu` runs these tests; without a GPU, they are skipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sweeps
+from sweeps.bundle.manifest import GPU_TOLERANCE
+from sweeps.study.record import TrialRecord, read
+from tests.commands import REPO
+from tests.gpu import loops
+
+GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not GPUS, reason="torch finds no GPU on this machine"),
+]
+two_gpus = pytest.mark.skipif(GPUS < 2, reason="torch finds fewer than two GPUs on this machine")
+OWN_LOOP = """\
+name: gpu
+trainer: {{loop: "tests.gpu.loops:{loop}", backend: torch}}
+data: {{train: "sklearn:wine", label: target, valid: 0.25}}
+objective: {{metric: loss, goal: minimize}}
+search: {{algorithm: random, seed: 1}}
+limits: {{max_trials: {trials}, max_concurrent_trials: 1, max_failures: {trials}}}
+space:
+  scaling: {{num_workers: {workers}, resources_per_worker: {{CPU: 0.5, GPU: {gpus}}}}}
+  params: {params}
+"""
+
+
+@pytest.fixture
+def gpu_ray() -> Iterator[Any]:
+    """Yield `ray`, connected to a local Ray with two CPUs and all GPUs of this machine."""
+    import ray
+
+    ray.shutdown()
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield ray
+    ray.shutdown()
+
+
+def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialRecord, ...]]:
+    file = folder / "gpu.yaml"
+    file.write_text(text)
+    result = sweeps.run(file, dir=folder / "runs")
+    study = read(result.dir)
+    assert study is not None
+    return result, study.trials
+
+
+@pytest.mark.parametrize(
+    "workers, gpus, nccl",
+    [(1, 1, 1.0), (1, 0.5, 1.0), (2, 0.5, 0.0), pytest.param(2, 1, 1.0, marks=two_gpus)],
+)
+def test_ranks_exchange_tensors_on_their_gpus(gpu_ray, tmp_path, workers, gpus, nccl):
+    text = OWN_LOOP.format(loop="sums", trials=2, workers=workers, gpus=gpus, params="{x: {uniform: [0, 1]}}")
+    result, trials = run(tmp_path, text)
+    assert result.trials["completed"] == 2
+    for trial in trials:
+        assert trial.result.metrics["loss"] == sum(range(1, workers + 1)) and trial.result.metrics["nccl"] == nccl
+
+
+@pytest.mark.parametrize("workers, gpus", [(2, 0.5), pytest.param(2, 1, marks=two_gpus)])
+def test_the_network_is_trained_on_two_ranks_as_on_one(gpu_ray, tmp_path, workers, gpus):
+    text = (
+        "name: gpu\ntrainer: torch_tabular\n"
+        'data: {train: "sklearn:digits", label: target, valid: 0.25}\n'
+        "objective: {metric: valid-mlogloss, goal: minimize}\n"
+        "search: {algorithm: random, seed: 1}\nlimits: {max_trials: 2, max_concurrent_trials: 1}\n"
+        "space:\n  preprocessor: [StandardScaler]\n"
+        f"  scaling:\n    grid:\n      - {{num_workers: 1, resources_per_worker: {{CPU: 0.5, GPU: {gpus}}}}}\n"
+        f"      - {{num_workers: {workers}, resources_per_worker: {{CPU: 0.5, GPU: {gpus}}}}}\n"
+        "  params: {epochs: 10, depth: 1, width: 32, lr: 0.01, batch_size: 128}\n"
+    )
+    result, trials = run(tmp_path, text)
+    assert result.trials["completed"] == 2
+    alone, together = (trial.result.value for trial in trials)
+    assert max(alone, together) < 0.3
+
+
+def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(gpu_ray, tmp_path):
+    """Tutorial 5 on half a GPU for each trial."""
+    result = sweeps.run(
+        REPO / "search_spaces" / "tutorials" / "vit.yaml",
+        dir=tmp_path / "runs",
+        overrides=[
+            "space.scaling={num_workers: 1, resources_per_worker: {CPU: 0.5, GPU: 0.5}}",
+            "space.params.precision=bfloat16",
+            "limits.max_trials=6",
+        ],
+    )
+    assert result.trials["failed"] == 0 and result.trials["completed"] + result.trials["pruned"] == 6
+    assert result.bundle is not None
+
+
+@pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])
+def test_a_bundle_that_was_made_on_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_path, trainer):
+    params = {"xgboost": "{num_boost_round: 20}", "torch_tabular": "{epochs: 5, depth: 1, width: 32, lr: 0.01}"}[trainer]
+    result, _ = run(
+        tmp_path,
+        f'name: gpu\ntrainer: {trainer}\ndata: {{train: "sklearn:breast_cancer", label: target, valid: 0.25}}\n'
+        "objective: {metric: valid-logloss, goal: minimize}\nlimits: {max_trials: 1}\n"
+        "space:\n  preprocessor: [StandardScaler]\n  scaling: {num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}\n"
+        f"  params: {params}\n",
+    )
+    assert result.bundle is not None
+    manifest = json.loads((Path(result.bundle) / "manifest.json").read_text())
+    assert manifest["tolerance"] == GPU_TOLERANCE and manifest["checked"]
+    bundle = sweeps.load_bundle(result.bundle)
+    from sklearn.datasets import load_breast_cancer
+
+    rows = load_breast_cancer(as_frame=True).data
+    probabilities = bundle.predict(rows).filter(like="probability_").to_numpy()
+    assert np.isfinite(probabilities).all()
+
+
+def test_a_trial_that_fills_the_gpu_fails_with_a_reason_and_its_worker_goes_on(gpu_ray, tmp_path):
+    text = OWN_LOOP.format(loop="fills", trials=3, workers=1, gpus=1, params=f"{{bytes: {{grid: [1024, {loops.HUGE}, 2048]}}}}")
+    result, trials = run(tmp_path, text)
+    assert result.trials["completed"] == 2 and result.trials["failed"] == 1
+    (failed,) = (trial for trial in trials if trial.result.error)
+    assert "OutOfMemoryError" in failed.result.error and "the memory of the GPU is full" in failed.result.error
+    assert len({trial.result.metrics["pid"] for trial in trials if not trial.result.error}) == 1
+
+
+def test_the_memory_of_the_gpu_is_returned_between_the_trials_of_a_worker(gpu_ray, tmp_path):
+    text = OWN_LOOP.format(loop="remembers", trials=20, workers=1, gpus=1, params="{width: {randint: [512, 8192]}}")
+    result, trials = run(tmp_path, text)
+    assert result.trials["completed"] == 20
+    assert len({trial.result.metrics["pid"] for trial in trials}) == 1
+    used = [trial.result.metrics["used"] for trial in trials]
+    # The first trial begins before CUDA is initialized in the process. A MiB is CUDA's granularity.
+    assert max(used[2:]) - used[1] <= 2**21
