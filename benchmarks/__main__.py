@@ -29,6 +29,7 @@ NAMES = (
     "cold_start",
     "shapes",
     "tutorials",
+    "gpu",
 )
 OUT = ROOT / "reports" / "benchmarks.md"
 

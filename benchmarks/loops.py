@@ -138,6 +138,7 @@ def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) ->
 
 def paired(config: dict[str, Any]) -> None:
     """Run the built-in XGBoost trainer and the bare loop in one trial; see `in_turn`."""
+    import ray
     import ray.train
 
     from sweeps import trial
@@ -154,7 +155,8 @@ def paired(config: dict[str, Any]) -> None:
             return xgb.DMatrix(frame.drop(columns=current.label), frame[current.label], nthread=2)
 
         train, valid = (current.cached(f"bare.{name}", lambda name=name: matrix(name)) for name in ("train", "valid"))
-        scores = bare_booster({"seed": config["seed"]}, config["num_boost_round"], train, valid)
+        device = {"device": "cuda"} if ray.get_gpu_ids() else {}
+        scores = bare_booster({"seed": config["seed"]} | device, config["num_boost_round"], train, valid)
         return scores | {f"{split}-accuracy": 1 - scores[f"{split}-error"] for split in ("train", "valid")}
 
     in_turn(times, lambda: xgboost.train_func(config), bare)

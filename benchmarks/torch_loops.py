@@ -45,23 +45,25 @@ def bare(seed: int, epochs: int, batch_size: int, train: Tensors, valid: Tensors
     rank, world = context.get_world_rank(), context.get_world_size()
     set_seeds(seed)
     network = Network(train[0].shape[1])
-    model = ray.train.torch.prepare_model(network)
+    model = ray.train.torch.prepare_model(network)  # moves the network to the worker's GPU, if there is one
     optimizer, loss_of = torch.optim.AdamW(model.parameters(), lr=1e-3), nn.BCEWithLogitsLoss()
     targets, best, kept = train[1].float(), np.inf, {}
     for epoch in range(1, epochs + 1):
         set_seeds(seed, epoch, rank)
         model.train()
-        for rows in torch.randperm(len(targets)).split(batch_size):
+        for rows in torch.randperm(len(targets)).to(targets.device).split(batch_size):
             optimizer.zero_grad()
             loss_of(model(train[0][rows])[:, 0], targets[rows]).backward()
             optimizer.step()
-        loss = measure("binary", "valid", valid[1].numpy(), _shared(network, valid[0], rank, world), ["valid-logloss"])["valid-logloss"]
+        loss = measure("binary", "valid", valid[1].cpu().numpy(), _shared(network, valid[0], rank, world), ["valid-logloss"])[
+            "valid-logloss"
+        ]
         if loss < best:
             best, kept = loss, copy.deepcopy(network.state_dict())
     network.load_state_dict(kept)
-    found = measure("binary", "valid", valid[1].numpy(), _shared(network, valid[0], rank, world))
+    found = measure("binary", "valid", valid[1].cpu().numpy(), _shared(network, valid[0], rank, world))
     labels, predictions = _gather(train[1], world), _gather(_predict(network, train[0]), world)
-    return found | measure("binary", "train", labels.numpy(), predictions.numpy())
+    return found | measure("binary", "train", labels.cpu().numpy(), predictions.cpu().numpy())
 
 
 def _predict(network: nn.Module, features: torch.Tensor) -> torch.Tensor:
@@ -73,7 +75,7 @@ def _predict(network: nn.Module, features: torch.Tensor) -> torch.Tensor:
 def _shared(network: nn.Module, features: torch.Tensor, rank: int, world: int) -> np.ndarray:
     """Return the predictions for rows that all ranks have. Each rank predicts a part of them."""
     size = -(-len(features) // world)
-    return _gather(_predict(network, features[rank * size : (rank + 1) * size]), world).numpy()
+    return _gather(_predict(network, features[rank * size : (rank + 1) * size]), world).cpu().numpy()
 
 
 def _gather(values: torch.Tensor, world: int) -> torch.Tensor:
@@ -96,8 +98,8 @@ def paired_torch(config: dict[str, Any]) -> None:
 
     def tensors(name: str) -> Tensors:
         frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-        features = torch.tensor(frame.drop(columns=current.label).to_numpy(np.float32))
-        return features, torch.tensor(frame[current.label].to_numpy(np.int64))
+        arrays = frame.drop(columns=current.label).to_numpy(np.float32), frame[current.label].to_numpy(np.int64)
+        return tuple(torch.tensor(array, device=ray.train.torch.get_device()) for array in arrays)
 
     def run_bare() -> dict[str, float]:
         torch.set_num_threads(current.threads)

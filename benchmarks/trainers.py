@@ -46,7 +46,7 @@ objective: {{metric: {metric}, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
 space:
   preprocessor: {preprocessor}
-  scaling: {{num_workers: {workers}, resources_per_worker: {{CPU: {cpus}}}}}
+  scaling: {{num_workers: {workers}, resources_per_worker: {{CPU: {cpus}, GPU: {gpus}}}}}
   params: {{seed: {{grid: {seeds}}}, times: "{times}", {params}}}
 """
 XGBOOST = {"loop": "loops:paired", "backend": "none", "preprocessor": "[]", "params": f"num_boost_round: {ROUNDS}, max_depth: 6"}
@@ -80,11 +80,28 @@ SINGLE = {
 BOUNDS |= {f"{name}-{workers}": 1.05 for name in DISTRIBUTED for workers in (1, 2)} | dict.fromkeys(SINGLE, 1.05)
 
 
-def paired(task: Task, rows: int, workers: int = 1, metric: str = "valid-logloss", **settings: str) -> dict[str, Any]:
+def paired(task: Task, rows: int, workers: int = 1, metric: str = "valid-logloss", gpus: float = 0.0, **settings: str) -> dict[str, Any]:
+    """Run a sweep whose loop runs a trainer and a bare loop in turn.
+
+    Args:
+        task: Parameters of the run.
+        rows: Number of rows of train.
+        workers: Number of workers.
+        metric: The objective's metric.
+        gpus: Part of a GPU, or number of GPUs, of a worker.
+        settings: Further values in `SPACE`.
+    """
     from benchmarks.ours import sweep
 
     times = task.folder / "times.jsonl"
-    fixed = {"trials": task.trials, "seeds": list(range(task.trials)), "times": times, "workers": workers, "cpus": 2 // workers}
+    fixed = {
+        "trials": task.trials,
+        "seeds": list(range(task.trials)),
+        "times": times,
+        "workers": workers,
+        "cpus": 2 // workers,
+        "gpus": gpus,
+    }
     sweep(task, SPACE.format(rows=rows, metric=metric, **fixed, **settings))
     first, *later = [json.loads(line) for line in times.read_text().splitlines()]
     ratios = [ours / bare for ours, bare in later]
