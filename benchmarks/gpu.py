@@ -11,6 +11,7 @@ GPU's memory in use, from the start of the second trial to the largest start of 
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from typing import Any
 
@@ -26,22 +27,20 @@ search: {{algorithm: random, seed: 0}}
 limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
 space:
   scaling: {{num_workers: 1, resources_per_worker: {{CPU: 1, GPU: 1}}}}
-  params: {{width: {{randint: [512, 8192]}}}}
+  params: {{file: {file}, width: {{randint: [512, 8192]}}}}
 """
 
 
 def memory(task: Task) -> dict[str, Any]:
     """Return the growth of the memory in use, in bytes."""
     from benchmarks.ours import sweep
-    from sweeps.study import record
 
-    swept = sweep(task, MEMORY.format(trials=task.trials))
-    study = record.read(swept.result.dir)
-    assert study is not None
-    used = [trial.result.metrics["used"] for trial in sorted(study.trials, key=lambda trial: trial.number)]
-    if len({trial.result.metrics["pid"] for trial in study.trials}) > 1:
+    file = task.folder / "facts.jsonl"
+    sweep(task, MEMORY.format(trials=task.trials, file=file))
+    facts = [json.loads(line) for line in file.read_text().splitlines()]
+    if len({fact["pid"] for fact in facts}) > 1:
         raise RuntimeError("the trials ran in several processes")
-    return {"growth": max(used[2:]) - used[1]}
+    return {"growth": max(fact["used"] for fact in facts[2:]) - facts[1]["used"]}
 
 
 def absent() -> str | None:

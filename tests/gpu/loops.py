@@ -1,24 +1,32 @@
-"""Training loops of the tests on GPUs."""
+"""Training loops of the tests on GPUs. Each trial appends a line of JSON to the file `config["file"]`."""
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
 HUGE = 1 << 50  # bytes; no GPU has a pebibyte
 
 
+def note(config: dict[str, Any], **facts: Any) -> None:
+    """Write facts about a trial."""
+    with open(config["file"], "a") as file:
+        file.write(json.dumps({"pid": os.getpid(), **facts}) + "\n")
+
+
 def fills(config: dict[str, Any]) -> None:
-    """Report the process, after an allocation of `config["bytes"]` bytes on the GPU."""
+    """Allocate `config["bytes"]` bytes on the GPU, and write down the process."""
     import ray.train
     import torch
 
     held = torch.empty(int(config["bytes"]), dtype=torch.uint8, device="cuda")
-    ray.train.report({"loss": float(held.numel()), "pid": os.getpid()})
+    note(config)
+    ray.train.report({"loss": float(held.numel())})
 
 
 def sums(config: dict[str, Any]) -> None:
-    """Report the sum of all ranks, made by a collective operation on the GPU, and torch's name of the process group."""
+    """Report the sum of all ranks, made by a collective operation on the GPU, and write down whether NCCL made it."""
     import ray.train
     import ray.train.torch
     import torch
@@ -29,12 +37,12 @@ def sums(config: dict[str, Any]) -> None:
     assert device.type == "cuda"
     value = torch.full((1024,), 1.0 + context.get_world_rank(), device=device)
     dist.all_reduce(value)
-    nccl = "nccl" in str(dist.get_backend(dist.distributed_c10d._get_default_group()))
-    ray.train.report({"loss": float(value.mean()), "nccl": float(nccl), "gpus": torch.cuda.device_count()})
+    note(config, nccl="nccl" in str(dist.distributed_c10d._get_default_group()._get_backend(device).name()).lower())
+    ray.train.report({"loss": float(value.mean())})
 
 
 def remembers(config: dict[str, Any]) -> None:
-    """Train a small network, and report the memory of the GPU that is in use before the trial, in bytes."""
+    """Train a small network, and write down the memory of the GPU that is in use before the trial, in bytes."""
     import ray.train
     import torch
 
@@ -46,4 +54,5 @@ def remembers(config: dict[str, Any]) -> None:
         loss = network(torch.randn(4096, 512, device="cuda")).square().mean()
         loss.backward()
         optimizer.step()
-    ray.train.report({"loss": loss.item(), "used": float(total - free), "pid": os.getpid()})
+    note(config, used=total - free)
+    ray.train.report({"loss": loss.item()})

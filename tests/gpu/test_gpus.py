@@ -13,6 +13,7 @@ import torch
 
 import sweeps
 from sweeps.bundle.manifest import GPU_TOLERANCE
+from sweeps.core.trial import State
 from sweeps.study.record import TrialRecord, read
 from tests.commands import REPO
 from tests.gpu import loops
@@ -33,7 +34,7 @@ search: {{algorithm: random, seed: 1}}
 limits: {{max_trials: {trials}, max_concurrent_trials: 1, max_failures: {trials}}}
 space:
   scaling: {{num_workers: {workers}, resources_per_worker: {{CPU: 0.5, GPU: {gpus}}}}}
-  params: {params}
+  params: {{file: {file}, {params}}}
 """
 
 
@@ -48,6 +49,13 @@ def gpu_ray() -> Iterator[Any]:
     ray.shutdown()
 
 
+def run_loop(folder: Path, loop: str, trials: int, workers: int, gpus: float, params: str) -> tuple[tuple[TrialRecord, ...], list[Any]]:
+    """Run a sweep of a loop in `loops`. Return its trials, and what they wrote down."""
+    file = folder / "facts.jsonl"
+    _, found = run(folder, OWN_LOOP.format(loop=loop, trials=trials, workers=workers, gpus=gpus, params=params, file=file))
+    return found, [json.loads(line) for line in file.read_text().splitlines()]
+
+
 def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialRecord, ...]]:
     file = folder / "gpu.yaml"
     file.write_text(text)
@@ -59,14 +67,12 @@ def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialRecord,
 
 @pytest.mark.parametrize(
     "workers, gpus, nccl",
-    [(1, 1, 1.0), (1, 0.5, 1.0), (2, 0.5, 0.0), pytest.param(2, 1, 1.0, marks=two_gpus)],
+    [(1, 1, True), (1, 0.5, True), (2, 0.5, False), pytest.param(2, 1, True, marks=two_gpus)],
 )
 def test_ranks_exchange_tensors_on_their_gpus(gpu_ray, tmp_path, workers, gpus, nccl):
-    text = OWN_LOOP.format(loop="sums", trials=2, workers=workers, gpus=gpus, params="{x: {uniform: [0, 1]}}")
-    result, trials = run(tmp_path, text)
-    assert result.trials["completed"] == 2
-    for trial in trials:
-        assert trial.result.metrics["loss"] == sum(range(1, workers + 1)) and trial.result.metrics["nccl"] == nccl
+    trials, facts = run_loop(tmp_path, "sums", 2, workers, gpus, "x: {uniform: [0, 1]}")
+    assert [trial.result.value for trial in trials] == [sum(range(1, workers + 1))] * 2
+    assert len(facts) == 2 * workers and {fact["nccl"] for fact in facts} == {nccl}
 
 
 @pytest.mark.parametrize("workers, gpus", [(2, 0.5), pytest.param(2, 1, marks=two_gpus)])
@@ -124,19 +130,15 @@ def test_a_bundle_that_was_made_on_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_
 
 
 def test_a_trial_that_fills_the_gpu_fails_with_a_reason_and_its_worker_goes_on(gpu_ray, tmp_path):
-    text = OWN_LOOP.format(loop="fills", trials=3, workers=1, gpus=1, params=f"{{bytes: {{grid: [1024, {loops.HUGE}, 2048]}}}}")
-    result, trials = run(tmp_path, text)
-    assert result.trials["completed"] == 2 and result.trials["failed"] == 1
-    (failed,) = (trial for trial in trials if trial.result.error)
-    assert "OutOfMemoryError" in failed.result.error and "the memory of the GPU is full" in failed.result.error
-    assert len({trial.result.metrics["pid"] for trial in trials if not trial.result.error}) == 1
+    trials, facts = run_loop(tmp_path, "fills", 3, 1, 1, f"bytes: {{grid: [1024, {loops.HUGE}, 2048]}}")
+    assert [trial.result.state for trial in trials] == [State.COMPLETE, State.FAIL, State.COMPLETE]
+    error = trials[1].result.error
+    assert error is not None and "OutOfMemoryError" in error and "the memory of the GPU is full" in error
+    assert len(facts) == 2 and facts[0]["pid"] == facts[1]["pid"]
 
 
 def test_the_memory_of_the_gpu_is_returned_between_the_trials_of_a_worker(gpu_ray, tmp_path):
-    text = OWN_LOOP.format(loop="remembers", trials=20, workers=1, gpus=1, params="{width: {randint: [512, 8192]}}")
-    result, trials = run(tmp_path, text)
-    assert result.trials["completed"] == 20
-    assert len({trial.result.metrics["pid"] for trial in trials}) == 1
-    used = [trial.result.metrics["used"] for trial in trials]
-    # The first trial begins before CUDA is initialized in the process. A MiB is CUDA's granularity.
-    assert max(used[2:]) - used[1] <= 2**21
+    trials, facts = run_loop(tmp_path, "remembers", 20, 1, 1, "width: {randint: [512, 8192]}")
+    assert len(trials) == len(facts) == 20 and len({fact["pid"] for fact in facts}) == 1
+    # The first trial begins before CUDA is initialized in the process. CUDA hands out pages of 2 MiB.
+    assert max(fact["used"] for fact in facts[2:]) - facts[1]["used"] <= 2**21
