@@ -32,7 +32,7 @@ def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(clean_ra
                 assert progress.state is State.COMPLETE, progress.error
                 continue
             assert (progress.state, progress.attempts) == (State.FAIL, 1)
-            assert "limits.trial_timeout: 3 s" in progress.error
+            assert "longer than `limits.trial_timeout` (3 s)" in progress.error
             log = (tmp_path / t.id / "logs" / "rank-1.log").read_text()
             assert "tests/faults/loops.py" in log and "wait_for_ever" in log, log
     finally:

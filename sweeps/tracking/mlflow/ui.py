@@ -99,7 +99,8 @@ def serve_ui(
             print(f"starting MLflow's web interface for {root}; this takes some seconds", flush=True)
             _wait_for_server(process, server, log)
             _print_links(server, f"MLflow's web interface is at {server}; press Ctrl-C to stop", sweep, open_browser)
-            process.wait()
+            while process.poll() is None:  # `process.wait()` misses Ctrl-C if polars is installed, which lets the system restart the call.
+                time.sleep(0.1)
             raise SweepsError(f"MLflow's server ended: {_last_line(log)}")
         except KeyboardInterrupt:
             return 0
