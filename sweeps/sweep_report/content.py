@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.atomic_files import write_text
+from sweeps.core.disk import DISK_ERRORS
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult
 from sweeps.core.sweep_folder import SweepFolder
@@ -65,6 +66,8 @@ def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> R
 def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> Report | None:
     """Write `report.md` and `report.html` into a sweep's folder. If this fails, the error is logged, and the sweep continues.
 
+    A full disk is not such an error, because nothing else could be written to it either.
+
     Args:
         folder: The sweep's folder.
         space: The search space.
@@ -73,6 +76,9 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
 
     Returns:
         The report; None if there are no trials, or if the report could not be written.
+
+    Raises:
+        OSError: The disk is full, broken or read-only.
     """
     try:
         drawn = drawing.result()
@@ -83,7 +89,9 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
         write_text(SweepFolder(folder).report("md"), made.markdown)
         write_text(SweepFolder(folder).report("html"), made.html)
         return made
-    except Exception:
+    except Exception as e:
+        if isinstance(e, OSError) and e.errno in DISK_ERRORS:
+            raise
         log.exception("the sweep's report could not be written")
         return None
 
