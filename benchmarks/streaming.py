@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 STORE_BYTES = 100 * 10**6
 FILES, ROWS, COLUMNS = 16, 62_500, 50  # 16 files of 25 MB
-LATEST = 240.0
+LATEST = 600.0
 LOOP = """
 import ray.train
 from sweeps import trial
