@@ -249,7 +249,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     for name in ("report", "eval_metric"):
         given.pop(name, None)
     params: dict[str, Any] = {
-        "iterations": cur.max_t or 1000,
+        "iterations": cur.sweep_max_t or 1000,
         "loss_function": LOSSES[str(cur.task)],
         "thread_count": cur.threads,
         "random_seed": cur.seed,

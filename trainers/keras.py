@@ -144,7 +144,7 @@ def train_func(config: dict[str, Any]) -> None:
 
     cur = trial.current()
     task, framework, rules = require_task(cur.task), cur.options["framework"], TRAINER["parameters"]
-    params = fill_parameters("keras", rules, {name: value for name, value in config.items() if name in rules}, cur.max_t)
+    params = fill_parameters("keras", rules, {name: value for name, value in config.items() if name in rules}, cur.sweep_max_t)
     keras = import_keras(framework)
     if keras.config.backend() != framework:
         raise ValueError(

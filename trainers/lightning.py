@@ -325,7 +325,7 @@ def _parts(config: Mapping[str, Any], cur: trial.Current) -> _Parts:
     rules = TRAINER["parameters"]
     functions = [references.resolve(cur.options[name]) for name in ("module", "datamodule") if cur.options[name] is not None]
     params = SplitParams("lightning", config, rules, inspect.signature(pl.Trainer).parameters, RESERVED, functions)
-    trainer = {"max_epochs": (cur.max_t or 20) * params.values.get("check_val_every_n_epoch", 1)} | params.framework
+    trainer = {"max_epochs": (cur.sweep_max_t or 20) * params.values.get("check_val_every_n_epoch", 1)} | params.framework
     known: dict[str, Any] = {"out_features": len(cur.classes or ()) if cur.task == "multiclass" else 1, "task": cur.task}
     known |= {"max_epochs": trainer["max_epochs"]}
     columns = None

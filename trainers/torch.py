@@ -290,7 +290,7 @@ def train_func(config: dict[str, Any]) -> None:
     """
     cur = trial.current()
     task, options, rules = require_task(cur.task), cur.options, TRAINER["parameters"]
-    params = fill_parameters("torch", rules, {name: value for name, value in config.items() if name in rules}, cur.max_t)
+    params = fill_parameters("torch", rules, {name: value for name, value in config.items() if name in rules}, cur.sweep_max_t)
     if params["loader_workers"] and options["dataset"] is None:
         raise ValueError("params.loader_workers: needs trainer.dataset, because without it all inputs are in memory")
     ranks = Ranks.of(params["strategy"])

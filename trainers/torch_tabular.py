@@ -167,7 +167,7 @@ def train_func(config: dict[str, Any]) -> None:
     """
     cur = trial.current()
     task = require_task(cur.task)
-    params = fill_parameters("torch_tabular", TRAINER["parameters"], config, cur.max_t)
+    params = fill_parameters("torch_tabular", TRAINER["parameters"], config, cur.sweep_max_t)
     ranks = Ranks.of("ddp")
     torch.set_num_threads(cur.threads)
     columns, train = cur.cached(f"torch_tabular.train.{ranks.device}", lambda: _split("train", cur, ranks.device))

@@ -299,7 +299,7 @@ def _training_arguments(parts: _Parts, cur: trial.Current, ranks: Ranks, folder:
     """
     defaults = {
         "eval_strategy": "epoch",
-        "num_train_epochs": cur.max_t or 3,
+        "num_train_epochs": cur.sweep_max_t or 3,
         # All ranks have the same number of rows, so the average over the ranks' batches is the average over the rows.
         "average_tokens_across_devices": False,
     }

@@ -167,6 +167,7 @@ def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Call
             "threads": 1,
             "check": valid.drop(columns="y").iloc[:32],
             "_kept": cache,
+            "sweep_max_t": changed.get("max_t"),
         }
         return Current(**given | changed)
 

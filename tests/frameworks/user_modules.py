@@ -50,6 +50,8 @@ class Net(pl.LightningModule):
         if self.hparams.schedule == "steps":
             schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, self.hparams.gamma)
             return {"optimizer": optimizer, "lr_scheduler": schedule}
+        if self.hparams.schedule == "cosine":
+            return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.trainer.max_epochs)]
         return optimizer
 
 

@@ -338,3 +338,14 @@ def test_a_compiled_network_learns_the_same(tmp_path):
     again.mkdir()
     resumed = run("binary", again, {"epochs": 3, "lr": 0.02, "batch_size": 48, "compile": True}, resume=found[True].checkpoints[2])
     assert resumed.metrics == found[True].metrics[2:]
+
+
+@pytest.mark.parametrize("sweep_max_t", [6, None])
+def test_a_trial_that_is_trained_again_follows_the_schedule_of_the_sweep(tmp_path, sweep_max_t):
+    """`export --refit` trains up to the best step, but the schedule was made for all steps of the sweep."""
+    params = {"schedule": "torch.optim.lr_scheduler:OneCycleLR", "schedule_every": "step", "lr": 0.1}
+    for name in ("sweep", "again"):
+        (tmp_path / name).mkdir()
+    trained = run("binary", tmp_path / "sweep", params, max_t=sweep_max_t)
+    again = run("binary", tmp_path / "again", params, max_t=2, sweep_max_t=sweep_max_t, keep_last=True)
+    assert again.metrics == trained.metrics[:2] and max(again.checkpoints) == 2
