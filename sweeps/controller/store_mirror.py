@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.atomic_files import write_bytes, write_text
-from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked
+from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked, SweepsError
 from sweeps.core.json_files import read_json_object
 from sweeps.core.processes import is_alive
 from sweeps.core.stores import DRIVER, Store, open_store, store_of
@@ -98,7 +98,7 @@ class StoreMirror:
 
     Attributes:
         problem: Note for the user if the store does not have all files at the end; None if it has.
-        taken_over: True if a process on another machine runs the sweep now, so that this process must stop.
+        taken_over: True if another process has continued the sweep, so that this process must stop.
         pool: Handle of the pool, which deletes checkpoints that are no longer needed. None before the pool starts, and after it has ended.
     """
 
@@ -109,6 +109,7 @@ class StoreMirror:
         self.pool: Any = None
         self._copied: Files = {}
         self._journal_size = -1
+        self._is_driver = False  # whether this process has written `driver.json`
         self._lock = threading.RLock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
@@ -127,7 +128,7 @@ class StoreMirror:
         """Copy the study to the store now, if it is a file.
 
         Raises:
-            StoreError: The storage does not answer, or a process on another machine runs the sweep now.
+            StoreError: The storage does not answer, or another process has continued the sweep.
         """
         with self._lock:
             store = open_store(self.address)
@@ -155,7 +156,8 @@ class StoreMirror:
             self._copy_all(store)
             store.delete(DRIVER)
         except StoreError as e:
-            self.problem = f"{e}; the newest files are only in {self.folder}; to copy them, resume the sweep on this machine"
+            advice = f"the newest files are only in {self.folder}; to copy them, resume the sweep on this machine"
+            self.problem = f"{e}; {'this process has stopped' if self.taken_over else advice}"
             log.warning("%s", self.problem)
 
     def _run(self) -> None:
@@ -194,11 +196,17 @@ class StoreMirror:
                 self.pool.delete_unneeded.remote(unneeded)
 
     def _refuse_other_driver(self, store: Store) -> None:
-        """Raise a StoreError if a process on another machine runs the sweep, because this process was silent for a minute."""
+        """Raise a StoreError if another process runs the sweep, or has run it since this process wrote `driver.json`.
+
+        This happens after this process was silent for a minute, for example because its machine slept. The other process may have ended.
+        """
         driver = read_driver(store, self.folder / ".store-driver.part")
-        if driver_silence(driver, this_machine(), time.time()) is not None:
-            self.taken_over = True
-            raise StoreError(f"{self.address}: process {driver['pid']} on {driver['host']} has taken over this sweep")
+        is_ours = driver.get("host") == this_machine() and driver.get("pid") == os.getpid()
+        if is_ours or not (self._is_driver or driver_silence(driver, this_machine(), time.time()) is not None):
+            return
+        self.taken_over = True
+        who = f"process {driver.get('pid')} on {driver.get('host')}" if driver else "another process"
+        raise StoreError(f"{self.address}: {who} has taken over this sweep")
 
     def _unneeded(self) -> tuple[str, ...]:
         if self.pool is None:
@@ -232,6 +240,7 @@ class StoreMirror:
         write_text(file, json.dumps({"host": this_machine(), "pid": os.getpid(), "time": time.time()}))
         store.put(file, DRIVER)
         file.unlink()
+        self._is_driver = True
 
 
 @contextlib.contextmanager
@@ -240,6 +249,7 @@ def mirrored(folder: Path) -> Iterator[StoreMirror | None]:
 
     Raises:
         InputError: The storage does not answer at the start, or refuses the files.
+        SweepsError: Another process has continued the sweep.
     """
     if (address := store_of(folder)) is None:
         yield None
@@ -257,6 +267,8 @@ def mirrored(folder: Path) -> Iterator[StoreMirror | None]:
         raise
     finally:
         mirror.close(patient)
+        if mirror.taken_over:
+            raise SweepsError(str(mirror.problem))
 
 
 def refuse_running(store: Store, scratch: Path) -> None:

@@ -260,11 +260,9 @@ def filesystem(bucket: str) -> FileSystem:
 
     The credentials are part of the object, so they are also known where Ray Data's tasks use a copy of the object.
     """
-    from pyarrow import fs
-
     options = s3_options(os.environ)
     if "region" not in options:
-        options["region"] = fs.resolve_s3_region(bucket)
+        options["region"] = _region(bucket)
     return _filesystem(tuple(sorted(options.items())))
 
 
@@ -289,6 +287,14 @@ def s3_options(environment: Mapping[str, str]) -> dict[str, Any]:
     if bundle := environment.get("AWS_CA_BUNDLE"):
         options["tls_ca_file_path"] = bundle
     return options
+
+
+@functools.cache
+def _region(bucket: str) -> str:
+    """Ask AWS for the region of a bucket."""
+    from pyarrow import fs
+
+    return fs.resolve_s3_region(bucket)
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from sweeps.core import exit_causes, references, stores
 from sweeps.core.checkpoint_files import root_in
 from sweeps.core.errors import StoreError
 from sweeps.core.processes import working_directory
-from sweeps.core.sweep_folder import FILES
+from sweeps.core.sweep_folder import FILES, ORIGIN
 from sweeps.core.trial import Current
 from sweeps.execution import backends, child_processes, isolation, loop_mlflow, ray_train_adapter, trial_logs
 from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
@@ -178,6 +178,8 @@ class WorkerRuntime:
 
     def run(self, assignment: Assignment) -> Ended:
         """Run one attempt at a trial on this rank, reset the process, and return the result of the attempt."""
+        if self.job.store is not None:
+            assignment = replace(assignment, folder=_folder_on_node(assignment.folder))
         if self._membership is not None:
             isolation.destroy_groups(self._membership.groups)  # Not earlier: peers may still have used the groups.
         if assignment.ranks.world_size == 1:
@@ -333,6 +335,22 @@ def runtime() -> WorkerRuntime:
     """Return the `WorkerRuntime` of this process. The process must be a worker."""
     assert _runtime is not None
     return _runtime
+
+
+def _folder_on_node(folder: str) -> str:
+    """Return the folder for a trial's logs and other files on this node.
+
+    If this node does not see the sweep's folder, it is a folder in the files of the Ray session. This user may not be able to write to the
+    driver's path.
+
+    Args:
+        folder: The trial's folder on the driver's node.
+    """
+    sweep = Path(folder).parent.parent
+    if (sweep / ORIGIN).is_file():
+        return folder
+    node: Any = ray._private.worker._global_node
+    return str(Path(node.get_session_dir_path(), "sweeps", sweep.name, "trials", Path(folder).name))
 
 
 def _join(ranks: Ranks, visible_gpus: str | None) -> None:

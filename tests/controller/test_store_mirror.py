@@ -14,7 +14,7 @@ from pyarrow import fs
 from sweeps.controller import store_mirror, stored_sweeps
 from sweeps.controller.store_mirror import StoreMirror, changed_files, driver_silence, find_files, in_order, is_copied
 from sweeps.core import stores
-from sweeps.core.errors import InputError, StoreError, SweepLocked
+from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
 from sweeps.core.stores import ArrowStore
 
 NAME = "churn-20260102-120000"
@@ -104,6 +104,26 @@ def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
     assert mirror.problem is not None and mirror.problem.startswith(
         f"{ADDRESS} cannot be written: no; the newest files are only in {folder}"
     )
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["the other process runs", "the other process has ended"])
+def test_a_process_that_was_silent_changes_nothing_after_another_process_has_continued_the_sweep(bucket, folder, monkeypatch, ended):
+    monkeypatch.setattr(stores, "_allowed", {ADDRESS})
+    with (
+        pytest.raises(SweepsError, match=r"(process 7 on elsewhere|another process) has taken over this sweep; this process has stopped"),
+        store_mirror.mirrored(folder) as mirror,
+    ):
+        (bucket / NAME / "study.journal").write_text("of the other process")
+        driver = bucket / NAME / "driver.json"
+        if ended:
+            driver.unlink()
+        else:
+            driver.write_text(json.dumps({"host": "elsewhere", "pid": 7, "time": time.time()}))
+        (folder / "study.journal").write_text("1\n2\n3\n4\n")
+        with pytest.raises(StoreError, match="has taken over this sweep"):
+            mirror.save_study()
+        assert mirror.taken_over
+    assert (bucket / NAME / "study.journal").read_text() == "of the other process" and driver.exists() != ended
 
 
 def test_a_sweep_without_a_store_has_no_mirror(tmp_path):
