@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sweeps.controller.rerun import rerun
 from sweeps.core.errors import InputError
 from sweeps.study.record import read
 from tests.commands import command, invoke, space_of
+from tests.postgres import PASSWORD, server
 from tests.ray_nodes import nodes
 from tests.s3 import KEY, SECRET, storage
 from tests.waiting import wait_until
@@ -258,6 +260,129 @@ def test_members_of_a_population_copy_checkpoints_inside_the_bucket(clean_ray, t
     again = rerun(result.store, next(t.id for t in record.trials if not t.lineage))
     assert again.equal, str(again)
     assert not [key for key in bucket.files() if "/.rerun-" in key] and not leaks(result.dir)
+
+
+FOREST = """\
+name: forest
+trainer: "sklearn.ensemble:RandomForestClassifier"
+data: {train: "sklearn:iris", label: target, valid: 0.2}
+objective: {metric: valid-logloss, goal: minimize}
+checkpoints: {per_trial: 2}
+limits: {max_trials: 2, max_concurrent_trials: 1}
+space:
+  preprocessor: ["sklearn.preprocessing:StandardScaler"]
+  params: {n_estimators: 4, max_depth: {grid: [1, 3]}}
+"""
+
+
+@pytest.mark.extended
+def test_refit_trust_and_gc_of_a_stored_sweep(clean_ray, tmp_path, monkeypatch, bucket, checked_in_this_process):
+    """The checkpoints of scikit-learn's estimators are pickles, which are signed with the key of the user."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "forest.yaml").write_text(FOREST)
+    result = sweeps.run("forest.yaml", dir="s3://bucket/sweeps")
+    address, before = str(result.store), checkpoints(bucket, result.sweep)
+    assert set(before) == {"0000", "0001"} and result.best is not None
+    best = str(result.best["trial"])
+    other = next(iter(set(before) - {best}))
+
+    refitted = invoke("export", address, "--trial", best, "--refit")
+    assert refitted.exit_code == 0, refitted.output
+    manifest = json.loads(bucket.files()[f"sweeps/{result.sweep}/exports/{best}-refit/manifest.json"])
+    assert manifest["made"]["refit"]["rows"] == 150
+    assert not [key for key in bucket.files() if "/.rerun-" in key] and checkpoints(bucket, result.sweep) == before
+
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "other-key").write_text("0123456789abcdef0123456789abcdef")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(tmp_path / "elsewhere")
+        elsewhere.setenv("SWEEPS_KEY_FILE", str(tmp_path / "other-key"))
+        refused = invoke("export", address, "--trial", other)
+        assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and "--trust" in refused.stderr, refused.stderr
+        trusted = invoke("export", address, "--trial", other, "--trust")
+        assert trusted.exit_code == 0, trusted.output
+    assert f"sweeps/{result.sweep}/exports/{other}/state.json" in bucket.files()
+
+    dry = invoke("gc", address, "--top", "1", "--dry-run")
+    assert dry.exit_code == 0 and "would free" in dry.output and checkpoints(bucket, result.sweep) == before
+    freed = invoke("gc", address, "--top", "1")
+    assert freed.exit_code == 0 and "freed" in freed.output, freed.output
+    assert set(checkpoints(bucket, result.sweep)) == {best}
+    shown = json.loads(invoke("show", address, "--json").output)
+    assert shown["state"] == "finished" and shown["best"]["trial"] == result.best["trial"]
+    gone = invoke("export", address, "--trial", other, "-o", tmp_path / "gone")
+    assert gone.exit_code == 2 and gone.stderr.count("\n") == 1, gone.output
+    assert not leaks(tmp_path)
+
+
+@pytest.mark.long
+def test_a_stored_sweep_with_its_study_in_a_database_continues_on_another_machine(tmp_path, monkeypatch, bucket):
+    with server() as database:
+        file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+        first = machine(tmp_path, "first", monkeypatch)
+        process = command("run", file, "--dir", "s3://bucket/sweeps", "--storage", database, "-q")
+        wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+        folder = next((first / "sweeps-runs").glob("own-*"))
+        address = f"s3://bucket/sweeps/{folder.name}"
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+        wait_until(lambda: latest_checkpoint(folder) == "checkpoint_000002", 60, "the study to have the second checkpoint")
+        end(process, folder)
+
+        second = machine(tmp_path, "second", monkeypatch)
+        (tmp_path / "go").touch()
+        resumed = command("resume", address, "--json")
+        out, err = resumed.communicate(timeout=150)
+        assert resumed.returncode == 0, err
+        assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
+        starts = sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*"))
+        assert starts == ["0", "2"], "the trial continued from its checkpoint"
+        third = machine(tmp_path, "third", monkeypatch)
+        assert json.loads(invoke("show", address, "--json").output)["trials"]["completed"] == 2 and not list(third.iterdir())
+        files = bucket.files()
+        assert f"sweeps/{folder.name}/study.journal" not in files and f"sweeps/{folder.name}/result.json" in files
+        assert not [key for key, content in files.items() if PASSWORD.encode() in content] and not leaks(first, second)
+
+
+def latest_checkpoint(folder: Path) -> str | None:
+    """Return the name of the latest checkpoint that the study has for the first trial."""
+    from sweeps.study.record import checkpoint_names, trials_of
+
+    trials = trials_of(folder)
+    return checkpoint_names(trials[0])[1] if trials else None
+
+
+@pytest.mark.long
+def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(tmp_path, monkeypatch, bucket):
+    first = machine(tmp_path, "first", monkeypatch)
+    asleep = command(
+        "run", space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1"), "--dir", "s3://bucket/sweeps", "-q"
+    )
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    folder = next((first / "sweeps-runs").glob("own-*"))
+    address, prefix = f"s3://bucket/sweeps/{folder.name}", f"sweeps/{folder.name}"
+    wait_until(lambda: b"checkpoint_000002" in bucket.files().get(f"{prefix}/study.journal", b""), 60, "the study to be in the bucket")
+    asleep.send_signal(signal.SIGSTOP)
+    driver = json.loads(bucket.files()[f"{prefix}/driver.json"])
+    assert driver["pid"] == asleep.pid
+
+    machine(tmp_path, "second", monkeypatch)
+    early = command("resume", address)
+    _, err = early.communicate(timeout=120)
+    assert early.returncode != 0 and err.strip().splitlines()[-1].startswith(f"{address}: process {asleep.pid} on "), err
+    bucket.put(f"{prefix}/driver.json", json.dumps(driver | {"time": driver["time"] - 60}).encode())
+    taking = command("resume", address, "--json")
+    wait_until(lambda: list(tmp_path.glob("own-0001.two")), 120, "the second process to hold in its second trial")
+    asleep.send_signal(signal.SIGCONT)
+    _, err = asleep.communicate(timeout=120)
+    assert asleep.returncode == 1, err
+    taken = f"{address}: process {taking.pid} on {driver['host']} has taken over this sweep; this process has stopped"
+    assert err.strip().splitlines()[-1] == taken, err
+    (tmp_path / "go").touch()
+    out, err = taking.communicate(timeout=120)
+    assert taking.returncode == 0, err
+    assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
+    assert bucket.files()[f"{prefix}/study.journal"] == (tmp_path / "second" / "sweeps-runs" / folder.name / "study.journal").read_bytes()
+    assert f"{prefix}/driver.json" not in bucket.files()
 
 
 def test_rows_of_a_bucket(tmp_path, bucket):
