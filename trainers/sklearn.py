@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import json
 import pickle
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from sweeps import trial
 from sweeps.core import trust
 from sweeps.trainers import LabeledRows, read_rows, report, require_numbers, require_task
 from sweeps.trainers._best import BestStep
-from sweeps.trainers._estimator import Training, build
+from sweeps.trainers._estimator import Training, build, unknown_parameters
 from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
 from sweeps.trainers._metrics import REPORTED, requested
 
@@ -48,6 +48,7 @@ TRAINER: dict[str, Any] = {
     },
     "all_metrics": True,
     "additional_parameters": True,
+    "check": "check_parameters",
     "selected_by": "estimator",
     "options": {
         "estimator": {
@@ -73,6 +74,11 @@ TRAINER: dict[str, Any] = {
         },
     },
 }
+
+
+def check_parameters(options: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
+    """Return a message for each name in `params` that is not a parameter of the estimator."""
+    return unknown_parameters(str(options["estimator"]), names)
 
 
 def train_func(config: dict[str, Any]) -> None:

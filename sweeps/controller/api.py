@@ -33,6 +33,7 @@ from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.passed_tables import lazy_files, named_tables, save_tables
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.data.prepared_store import refuse_untrusted
+from sweeps.data.trainer_checks import check_parameters
 from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.search.plugins import check_plugins
@@ -98,12 +99,14 @@ def run(
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
     sweep = SweepRun(space, root, folder, began, address, uri, on_progress, trackers=trackers)
+    store: str | None = None
     try:
         if tables:
             save_tables(tables, SweepFolder(folder).tables)
             sweep.space = space = _load(file, overrides, table_overrides(SweepFolder(folder).tables))
             check_data(space)
-        stored = {"store": stored_sweeps.new_store(address_of_all, folder)} if address_of_all else {}
+        store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
+        stored = {"store": store} if store else {}
         _save(folder, space, began, storage, **stored, address=address, tracking_uri=uri and without_password(uri), cpus=cpus, gpus=gpus)
         with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
             return sweep.run()
@@ -111,8 +114,8 @@ def run(
         if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
             raise
         _remove_folder(folder, new_root)  # No trial has run yet, so nothing is lost.
-        if address_of_all:
-            stored_sweeps.delete_store(f"{address_of_all}/{folder.name}")
+        if store is not None:  # Otherwise, these may be the files of another sweep.
+            stored_sweeps.delete_store(store)
         if isinstance(e, OSError):
             raise InputError(Problem("--dir", f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder")) from e
         raise
@@ -143,7 +146,7 @@ def _check(space: Space, root: Path, storage: str | None, address: str | None, c
     check_root(root)
     if not has_tables:
         check_data(space)
-    if problems := check_metric_functions(space) or check_plugins(space):
+    if problems := check_metric_functions(space) or check_plugins(space) or check_parameters(space):
         raise locate_problems(space, problems)
     if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space, cpus)):
         raise InputError(problems)

@@ -8,6 +8,7 @@
         "pickles": ["model.pkl"],           # files of a checkpoint that the loop signs, because reading them can run code
         "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."}},
         "additional_parameters": False,     # True to allow other parameters; the default is False if there are `parameters`, else True
+        "check": "unknown_parameters",      # the function with which `run` checks the names in `params` before the sweep starts
         "metrics": {"binary": ["valid-logloss"]},  # for each task: the metrics that the loop can report
         "all_metrics": True,                # True if the loop can also report every metric in `sweeps.core.metrics`, as `valid-NAME`
         "additional_metrics": True,         # True if the loop can also report metrics of the user's own code
@@ -73,6 +74,8 @@ class TrainerDefinition:
             `sweeps.core.trust.sign`. `resume` and `export` refuse a checkpoint with such a file that this user's key has not signed.
         parameters: JSON Schema of each parameter, by the parameter's name; see `parameter_schema`.
         additional_parameters: True if `space.params` may also have parameters that `parameters` does not name.
+        check: Name of the module's function that `run` calls before a sweep starts, with the options and the names in `params`. It returns
+            a message for each wrong name, in a dict. None if there is no such function.
         metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both metrics.
         all_metrics: True if the loop can also report every metric of the task in `sweeps.core.metrics.METRICS`, as `valid-NAME`.
         additional_metrics: True if the loop can also report metrics that the user's own code defines.
@@ -103,6 +106,7 @@ class TrainerDefinition:
     pickles: tuple[str, ...] = ()
     parameters: Mapping[str, Fragment] = field(default_factory=dict)
     additional_parameters: bool = False
+    check: str | None = None
     metrics: Mapping[AnyTask, tuple[str, ...]] = field(default_factory=dict)
     all_metrics: bool = False
     additional_metrics: bool = False
