@@ -90,7 +90,7 @@ def changed_files(before: Mapping[str, tuple[int, int]], now: Files, result_befo
 
 
 class StoreMirror:
-    """Copies the files of one sweep to its store in a thread.
+    """Copies the files of one sweep to its store in a thread. A second thread renews `driver.json`, because a large file takes minutes.
 
     Args:
         folder: The sweep's folder.
@@ -110,9 +110,10 @@ class StoreMirror:
         self._copied: Files = {}
         self._journal_size = -1
         self._is_driver = False  # whether this process has written `driver.json`
-        self._lock = threading.RLock()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
+        self._lock, self._driver_lock = threading.RLock(), threading.Lock()
+        self._stopping, self._ended = threading.Event(), threading.Event()
+        self._copies = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
+        self._renewals = threading.Thread(target=self._renew_driver, name="sweeps-store-driver", daemon=True)
         self._failing = False
 
     def start(self) -> None:
@@ -122,7 +123,8 @@ class StoreMirror:
             StoreError: The storage does not answer, or refuses the files.
         """
         self._copy_all(open_store(self.address))
-        self._thread.start()
+        self._copies.start()
+        self._renewals.start()
 
     def save_study(self) -> None:
         """Copy the study to the store now, if it is a file.
@@ -132,7 +134,7 @@ class StoreMirror:
         """
         with self._lock:
             store = open_store(self.address)
-            self._refuse_other_driver(store)
+            self._save_driver(store)
             self._save_journal(store, self._read_journal())
 
     def detach(self) -> None:
@@ -149,16 +151,19 @@ class StoreMirror:
             patient: True to try again for a minute if the storage does not answer.
         """
         self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        if self._copies.ident is not None:
+            self._copies.join()
         store = open_store(self.address, within=None if patient else 0)
         try:
             self._copy_all(store)
+            self._end_renewals()
             store.delete(DRIVER)
         except StoreError as e:
             advice = f"the newest files are only in {self.folder}; to copy them, resume the sweep on this machine"
             self.problem = f"{e}; {'this process has stopped' if self.taken_over else advice}"
             log.warning("%s", self.problem)
+        finally:
+            self._end_renewals()
 
     def _run(self) -> None:
         while not self._stopping.wait(INTERVAL):
@@ -174,10 +179,20 @@ class StoreMirror:
             except Exception:
                 log.exception("the files of the sweep could not be copied to %s", self.address)
 
+    def _renew_driver(self) -> None:
+        while not self._ended.wait(INTERVAL):
+            with contextlib.suppress(StoreError):  # The next round of copies reports the error.
+                self._save_driver(open_store(self.address, within=0))
+
+    def _end_renewals(self) -> None:
+        self._ended.set()
+        if self._renewals.ident is not None:
+            self._renewals.join()
+
     def _copy_all(self, store: Store) -> None:
         with self._lock:
             unneeded = self._unneeded()
-            self._refuse_other_driver(store)
+            self._save_driver(store)
             result, journal = find_files(self.folder).get(RESULT), self._read_journal()
             now = find_files(self.folder)
             changed, gone = changed_files(self._copied, now, result)
@@ -191,7 +206,6 @@ class StoreMirror:
             for name in gone:
                 store.delete(name)
                 del self._copied[name]
-            self._save_driver(store)
             if unneeded:
                 self.pool.delete_unneeded.remote(unneeded)
 
@@ -236,11 +250,18 @@ class StoreMirror:
             self._journal_size = len(lines)
 
     def _save_driver(self, store: Store) -> None:
-        file = self.folder / ".store-driver.part"
-        write_text(file, json.dumps({"host": this_machine(), "pid": os.getpid(), "time": time.time()}))
-        store.put(file, DRIVER)
-        file.unlink()
-        self._is_driver = True
+        """Write `driver.json`.
+
+        Raises:
+            StoreError: The storage does not answer, or another process has continued the sweep.
+        """
+        with self._driver_lock:
+            self._refuse_other_driver(store)
+            file = self.folder / ".store-driver.part"
+            write_text(file, json.dumps({"host": this_machine(), "pid": os.getpid(), "time": time.time()}))
+            store.put(file, DRIVER)
+            file.unlink()
+            self._is_driver = True
 
 
 @contextlib.contextmanager

@@ -294,7 +294,8 @@ def _region(bucket: str) -> str:
     """Ask AWS for the region of a bucket."""
     from pyarrow import fs
 
-    return fs.resolve_s3_region(bucket)
+    region: str = fs.resolve_s3_region(bucket)
+    return region
 
 
 @functools.cache

@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from sweeps.controller import store_mirror, stored_sweeps
+from sweeps.controller import api, store_mirror, stored_sweeps
 from sweeps.controller.store_mirror import StoreMirror, changed_files, driver_silence, find_files, in_order, is_copied
 from sweeps.core import stores
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
+from sweeps.core.json_files import read_json_object
 from sweeps.core.stores import ArrowStore
+from tests.commands import space_of
+from tests.waiting import wait_until
 
 NAME = "churn-20260102-120000"
 ADDRESS = f"s3://bucket/{NAME}"
@@ -126,6 +129,29 @@ def test_a_process_that_was_silent_changes_nothing_after_another_process_has_con
     assert (bucket / NAME / "study.journal").read_text() == "of the other process" and driver.exists() != ended
 
 
+def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monkeypatch):
+    """Otherwise another machine could take over the sweep after a minute."""
+    monkeypatch.setattr(store_mirror, "INTERVAL", 0.01)
+    mirror, driver = StoreMirror(folder, ADDRESS), bucket / NAME / "driver.json"
+    mirror.start()
+    (folder / "large").write_text("x")
+    put, renewed = ArrowStore.put, []
+
+    def seen() -> float:
+        return (read_json_object(driver) or {}).get("time", 0.0)
+
+    def waits(store, source, name):
+        if name == "large":
+            before = wait_until(seen, 10, "driver.json")
+            renewed.append(wait_until(lambda: seen() > before, 10, "driver.json to be renewed"))
+        put(store, source, name)
+
+    monkeypatch.setattr(ArrowStore, "put", waits)
+    wait_until(lambda: "large" in names_in(bucket), 20, "the file to be copied")
+    mirror.close(patient=False)
+    assert renewed and not driver.exists() and mirror.problem is None
+
+
 def test_a_sweep_without_a_store_has_no_mirror(tmp_path):
     with store_mirror.mirrored(tmp_path) as mirror:
         assert mirror is None
@@ -210,3 +236,19 @@ def test_names_in_a_store(bucket):
         found("churn-2026")
     with pytest.raises(InputError, match="no sweep in s3://bucket/all matches"):
         found("iris")
+
+
+def test_a_new_sweep_leaves_the_files_of_another_sweep_with_its_name(bucket, tmp_path, monkeypatch):
+    """Two machines may start the same space file in the same second."""
+    monkeypatch.chdir(tmp_path)
+    (bucket / NAME).mkdir()
+    (bucket / NAME / "origin.json").write_text("of the other sweep")
+
+    def create(root, name, started):
+        (tmp_path / "runs" / NAME).mkdir(parents=True)
+        return tmp_path / "runs" / NAME
+
+    monkeypatch.setattr(api, "create_sweep_folder", create)
+    with pytest.raises(InputError, match=f"{ADDRESS} has files already"):
+        api.run(space_of(tmp_path, "plain"), dir="s3://bucket")
+    assert (bucket / NAME / "origin.json").read_text() == "of the other sweep" and not (tmp_path / "runs" / NAME).exists()
