@@ -35,6 +35,11 @@ def split_columns(spec: DataSpec) -> set[str]:
     return {str(rule.column) for rule in split_rules(spec).values() if rule.kind == "column"}
 
 
+def as_text(value: Any) -> str:
+    """Return a value as text, to compare it with the value of a split. A column of whole numbers may be read as floats, so 2.0 is "2"."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def nearest_column(name: str, names: Iterable[str]) -> str:
     """Return the end of a message about a missing column: a suggestion of the most similar name, or a list of existing names."""
     names = list(names)
@@ -285,7 +290,7 @@ def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
         if rule.kind != "column":
             continue
         values = pc.unique(train.column(str(rule.column))).to_pylist()
-        if not any(value == rule.value or str(value) == str(rule.value) for value in values):
+        if not any(value == rule.value or as_text(value) == as_text(rule.value) for value in values):
             some = ", ".join(sorted({f"`{value}`" for value in values[:8]}))
             problems.append(Problem(f"data.{key}", f"no row has {rule.value!r} in column `{rule.column}`, which holds {some}"))
     return problems

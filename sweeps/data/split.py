@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from sweeps.data.label_checks import as_text
+
 if TYPE_CHECKING:
     from sweeps.space import Split
 
@@ -143,9 +145,14 @@ def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
 
 
 def equals(column: np.ndarray, value: Any) -> np.ndarray:
-    """Return a mask of the rows in which a column has a value. If no row has it, values are compared as text: `2` then equals "2"."""
-    same = np.asarray(pd.Series(column) == value, dtype=bool)
-    return same if same.any() else np.asarray(pd.Series(column).map(str) == str(value), dtype=bool)
+    """Return a mask of the rows in which a column has a value. Values are also compared as text: 2 equals "2".
+
+    Whether a row is in the mask depends on its own value alone, so the blocks of a stream give the same rows as a whole table.
+    """
+    codes, distinct = pd.factorize(pd.Series(column))
+    values = pd.Series(distinct)
+    same = np.asarray((values == value) | (values.map(as_text) == as_text(value)), dtype=bool)
+    return np.asarray(np.append(same, False)[codes])  # the code of a missing value is -1
 
 
 def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:

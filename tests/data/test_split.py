@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.data.split import TEST, TRAIN, VALID, SplitError, assign_splits
+from sweeps.data.split import TEST, TRAIN, VALID, SplitError, assign_splits, equals
 from sweeps.space.section_models import Split
 
 
@@ -124,3 +125,22 @@ def test_a_column_names_the_rows_and_the_rest_is_train():
 def test_impossible_splits_are_refused(valid, test, columns, text):
     with pytest.raises(SplitError, match=text):
         split(10, valid, test, columns)
+
+
+VALUES = st.one_of(st.integers(-2, 3), st.sampled_from([0.5, 2.0, "2", "2.0", "x", True]))
+
+
+@given(st.lists(st.one_of(st.integers(-2, 3), st.none()), min_size=1, max_size=20), VALUES, st.integers(0, 20))
+def test_a_row_has_the_same_value_in_a_block_as_in_the_whole_table(numbers, value, cut):
+    """A block without missing values has integers, and a block with missing values has floats."""
+    whole = pa.chunked_array([pa.array(numbers, pa.int64())])
+    blocks = [block for block in (whole[:cut], whole[cut:]) if len(block)]
+    found = equals(whole.to_numpy(), value)
+    np.testing.assert_array_equal(np.concatenate([equals(block.to_numpy(), value) for block in blocks]), found)
+    assert found.tolist() == [n is not None and (n == value or str(n) == str(value)) for n in numbers]
+
+
+def test_values_of_other_types_are_compared_as_text():
+    assert equals(np.array(["2", "x", None], dtype=object), 2).tolist() == [True, False, False]
+    assert equals(np.array([2, "2", "x"], dtype=object), 2).tolist() == [True, True, False]
+    assert equals(np.array([True, False]), "True").tolist() == [True, False]

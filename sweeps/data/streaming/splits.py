@@ -18,6 +18,7 @@ from sweeps.data.files import first_line, raise_problem
 from sweeps.data.ingest import STREAM_MARK
 from sweeps.data.label_checks import DROP_MISSING_LABEL, check_columns, check_dropped, check_same_task, infer_task, missing_class_notes
 from sweeps.data.load import encode_label
+from sweeps.data.split import equals
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.hashing import SHARE, VALID, below
 from sweeps.data.streaming.source import LazySource, open_source
@@ -68,8 +69,7 @@ def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
         seed: seed of the sweep.
     """
     if rule.kind == "column":
-        column = table.column(str(rule.column)).to_pandas()
-        return np.asarray((column == rule.value) | (column.map(str) == str(rule.value)), dtype=bool)
+        return equals(table.column(str(rule.column)).to_numpy(), rule.value)
     names = [str(rule.column)] if rule.kind == "group" else table.column_names
     return below(table, names, float(rule.fraction or 0), VALID, seed)
 
