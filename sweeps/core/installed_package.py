@@ -16,6 +16,16 @@ def install(extra: str) -> str:
     return f"pip install '{NAME}[{extra}]'"
 
 
+def extras() -> list[str]:
+    """Return the names of the extras of this package; [] if this package is not installed. The import takes 30 ms."""
+    from importlib import metadata
+
+    try:
+        return metadata.metadata(NAME).get_all("Provides-Extra") or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
 def warn_of_namesake() -> None:
     """Warn if the package `sweeps` of Weights & Biases is installed too. Both packages install their modules into a folder `sweeps`."""
     if (folder := namesake()) is not None:

@@ -215,6 +215,29 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     return None
 
 
+def base_classes(ref: str, roots: Iterable[Path] = ()) -> set[str]:
+    """Return the names of all base classes of a class, as its module's source writes them; set() if the reference names no class there.
+
+    Base classes of other modules are named, but their own base classes are not.
+
+    Args:
+        ref: The reference, `module:attr`.
+        roots: Folders to search before `sys.path`.
+    """
+    module, attr = parse(ref)
+    path = source_of(module, roots)
+    tree = None if path is None else parse_source(path)
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
+    found: set[str] = set()
+    todo = [attr]
+    while todo:
+        if (node := classes.pop(todo.pop(), None)) is not None:
+            names = [ast.unparse(base) for base in node.bases]
+            found.update(names)
+            todo += names
+    return found
+
+
 def literal(module: str, name: str, roots: Iterable[Path] = ()) -> Any:
     """Read the value of a constant from a module's source. Return None if the constant is missing, or if its value is not a literal.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.core import references
 from sweeps.core.errors import InputError
+from sweeps.core.installed_package import extras, install
 from sweeps.core.library_code import is_library_file
 from sweeps.core.parameter_schema import COMMAND_FORMAT, PACKAGE_FORMAT, REFERENCE_FORMAT, Fragment, allows
 from sweeps.core.suggestions import did_you_mean
@@ -174,7 +175,8 @@ class TrainerSection:
         elif fragment.get("format") == REFERENCE_FORMAT and (text := references.problem(node.value, self.roots)):
             yield text
         elif fragment.get("format") == PACKAGE_FORMAT and not self.started and references.source_of(node.value) is None:
-            yield f"`{node.value}` is not installed; run `pip install {node.value}`"
+            command = install(node.value) if node.value in extras() else f"pip install {node.value}"
+            yield f"`{node.value}` is not installed; run `{command}`"
 
     def _from_loop(self, node: Node, at: Mark) -> TrainerSpec | None:
         """Return the trainer that a mapping with `loop` describes."""
@@ -225,8 +227,8 @@ class TrainerSection:
             return None
         missing = [package for package in definition.packages if references.source_of(package) is None]
         if missing and not self.started:
-            install = f"pip install 'sweeps-ray[{definition.extra}]'" if definition.extra else f"pip install {' '.join(missing)}"
-            text = f"`{name or module}` needs {', '.join(missing)}, which is not installed; run `{install}`"
+            command = install(definition.extra) if definition.extra else f"pip install {' '.join(missing)}"
+            text = f"`{name or module}` needs {', '.join(missing)}, which is not installed; run `{command}`"
             self.problems.add(node.mark, "trainer", text)
             return None
         load = f"{module}:{definition.load}" if definition.load else None
@@ -277,7 +279,15 @@ class TrainerSection:
         """Return what is wrong with the reference in `trainer.loop` or `trainer.load`; None if no problem was found."""
         if key == "loop" and not self.started and self._is_estimator(ref):
             return f'`{ref}` is an estimator, not a training loop; write trainer: {{estimator: "{ref}"}}'
-        return references.problem(ref, self.roots)
+        if (text := references.problem(ref, self.roots)) is not None:
+            return text
+        if (
+            key == "loop"
+            and not self.started
+            and any(name.rpartition(".")[2] == "Trainable" for name in references.base_classes(ref, self.roots))
+        ):
+            return f'`{ref}` is a subclass of ray.tune.Trainable, not a training loop; write trainer: {{trainable: "{ref}"}}'
+        return None
 
     def _is_estimator(self, ref: str) -> bool:
         """Return True if a reference names something in an installed library of estimators, such as scikit-learn, not a training loop."""

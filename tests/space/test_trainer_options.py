@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.errors import InputError
+from sweeps.core.installed_package import extras
 from sweeps.space import json_schema, load, trainer_section
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -116,6 +117,26 @@ def test_an_option_names_a_package_that_must_be_installed(tmp_path):
     file = written(tmp_path, '{name: my, model: "nets:make", engine: no_such_package}')
     text = "`no_such_package` is not installed; run `pip install no_such_package`"
     assert problems(file) == [f"space.yaml:1:49: trainer.engine: {text}"]
+
+
+def test_an_option_names_a_package_of_an_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr("sweeps.space.trainer_section.extras", lambda: ["no_such_package"])
+    file = written(tmp_path, '{name: my, model: "nets:make", engine: no_such_package}')
+    assert problems(file)[0].endswith("`no_such_package` is not installed; run `pip install 'sweeps-ray[no_such_package]'`")
+
+
+def test_the_extra_of_tensorflow_is_named_as_the_package():
+    assert {"keras", "tensorflow"} <= set(extras()), "`trainer: {name: keras, framework: tensorflow}` names this extra"
+
+
+@pytest.mark.parametrize("base", ["tune.Trainable", "ray.tune.Trainable", "Trainable", "Parent"])
+def test_a_trainable_class_is_not_a_loop(tmp_path, base):
+    file = written(tmp_path, '{loop: "classes:Mine"}')
+    text = f"import ray.tune\nfrom ray import tune\nclass Parent(tune.Trainable): ...\nclass Mine({base}): ...\nclass Loop: ...\n"
+    (tmp_path / "classes.py").write_text(text)
+    hint = '`classes:Mine` is a subclass of ray.tune.Trainable, not a training loop; write trainer: {trainable: "classes:Mine"}'
+    assert problems(file) == [f"space.yaml:1:17: trainer.loop: {hint}"]
+    assert load(written(tmp_path, '{loop: "classes:Loop"}')).trainer.loop == "classes:Loop"
 
 
 def test_a_started_sweep_is_read_without_the_package(tmp_path):
