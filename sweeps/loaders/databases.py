@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -20,11 +21,17 @@ def sql(query: str, uri: str) -> Any:
 
     Returns:
         A DataFrame.
+
+    Raises:
+        ValueError: An environment variable in `uri` is not set.
     """
     import pandas as pd
     import sqlalchemy
 
     uri = os.path.expandvars(uri)
+    if unset := re.search(r"\$(?:\w+|\{\w+\})", uri):
+        name = unset[0].strip("${}")
+        raise ValueError(f"uri: the environment variable {name} is not set; export it, or write %24 for a dollar sign in a password")
     prefix = "sqlite:///"
     if uri.startswith(prefix):
         uri = prefix + str(find(uri.removeprefix(prefix)).absolute())
