@@ -99,6 +99,7 @@ def export_trial(
         The result of the export. If the bundle cannot be written, `error` gives the reason.
     """
     result = study_store.results()[number]
+    exporter = _Exporter(folder, space, study_store, number, result, target, roots, refitted, trust)
     exported = Exported(describe_recorded(study_store, number))
     checkpoint, step, note = _model_to_export(folder, study_store, number, result, refitted, latest)
     exported = replace(exported, notes=(note,) if note else ())
@@ -106,42 +107,113 @@ def export_trial(
         return exported
     with local_checkpoint(checkpoint) as source:
         refuse_special_files(source)
-        return _export_checkpoint(exported, source, step, folder, space, study_store, number, result, target, roots, refitted, trust)
+        return exporter.export(exported, source, step)
 
 
-def _export_checkpoint(
-    exported: Exported,
-    source: Path,
-    step: int,
-    folder: Path,
-    space: Space,
-    study_store: StudyStore,
-    number: int,
-    result: Result,
-    target: Path,
-    roots: tuple[Path, ...],
-    refitted: Refitted | None,
-    trust: bool,
-) -> Exported:
-    """Export the checkpoint in the folder `source`. For the arguments, see `export_trial`."""
-    if space.trainer.load is None:
-        return replace(exported, checkpoint=write.copy_checkpoint(source, target / "checkpoint"))
-    sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
-    description = exported.best if step == result.best_step else describe_recorded(study_store, number, step)
-    store = PreparedStore(refitted.folder if refitted else folder, trust)
-    try:
-        definitions = [definition_of(references.parse(name)[0], roots) for name in (space.trainer.loop, space.trainer.load)]
-        refuse_unsigned(source, [name for definition in definitions for name in definition.pickles], trust)
-        return _write_bundle(exported, study_store.trial(number), step, description, folder, space, source, target, roots, refitted, store)
-    except UnreadableFile as e:
-        return replace(exported, error=e)
-    except Exception as e:
-        if disk_error(e) is not None:
-            raise
-        name = format_trial_id(number)
-        log.error("the export of trial %s failed", name, exc_info=e)
-        error = e if isinstance(e, BundleError) else BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
-        return replace(exported, error=error)
+@dataclass(frozen=True)
+class _Exporter:
+    """Exports the model in a checkpoint's folder. `result` is the trial's result. The other attributes are arguments of `export_trial`."""
+
+    folder: Path
+    space: Space
+    study_store: StudyStore
+    number: int
+    result: Result
+    target: Path
+    roots: tuple[Path, ...]
+    refitted: Refitted | None
+    trust: bool
+
+    def export(self, exported: Exported, source: Path, step: int) -> Exported:
+        """Export a checkpoint.
+
+        Args:
+            exported: the facts and the notes that are known so far.
+            source: the checkpoint's folder.
+            step: step of the model in the checkpoint.
+
+        Returns:
+            See `export_trial`.
+        """
+        trainer, roots, number = self.space.trainer, self.roots, self.number
+        if trainer.load is None:
+            return replace(exported, checkpoint=write.copy_checkpoint(source, self.target / "checkpoint"))
+        sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
+        try:
+            definitions = [definition_of(references.parse(name)[0], roots) for name in (trainer.loop, trainer.load)]
+            refuse_unsigned(source, [name for definition in definitions for name in definition.pickles], self.trust)
+            return self._write_bundle(exported, source, step, trainer.load)
+        except UnreadableFile as e:
+            return replace(exported, error=e)
+        except Exception as e:
+            if disk_error(e) is not None:
+                raise
+            name = format_trial_id(number)
+            log.error("the export of trial %s failed", name, exc_info=e)
+            error = e if isinstance(e, BundleError) else BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
+            return replace(exported, error=error)
+
+    def _write_bundle(self, exported: Exported, source: Path, step: int, load: str) -> Exported:
+        """Write the bundle. For the arguments, see `export`. `load` is the trainer's function that loads a model, as `module:attr`."""
+        space, trial = self.space, self.study_store.trial(self.number)
+        store = PreparedStore(self.refitted.folder if self.refitted else self.folder, self.trust)
+        info = store.load_info(trial.data)
+        fitted = store.load_chain(trial.preprocessor, trial.data) if space.data.given else None
+        notes, best = exported.notes, dict(exported.best)
+        if fitted is not None and (test := store.load_test(trial.data)) is not None:
+            metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
+            method = "decision_function" if metrics.needs(metric, info.task) == "scores" else "predict"
+            predictions = _predict(trial, load, source, fitted.transform(test[0]), method)
+            best["test"], note = score_test(metric, info.task, test[1], predictions)
+            notes = (*notes, note) if note else notes
+        trainer = definition_of(references.parse(space.trainer.loop)[0], self.roots)
+        # Only the trainer's own `load` imports the modules that options name. The user's `load` imports what it needs by itself.
+        named = space.trainer.references if trainer.load else ()
+        path = write.write_bundle(
+            self.target / "bundle",
+            checkpoint=source,
+            fitted=fitted,
+            load=load,
+            left_out=trainer.resume_files,
+            imports=[*(references.parse(name)[0] for name in named), *space.trainer.packages],
+            roots=self.roots,
+            label=info.label,
+            task=info.task,
+            classes=info.classes,
+            raw=info.check if space.data.given else None,
+            expected=np.load(source / CHECK_PREDICTIONS) if (source / CHECK_PREDICTIONS).exists() else None,
+            training=to_json_value(self._training(exported.best, best["test"], step, trial.seed, info.fingerprint)),
+        )
+        return replace(exported, best=best, bundle=path, notes=notes)
+
+    def _training(self, described: dict[str, Any], test: float | None, step: int, seed: int, fingerprint: str) -> dict[str, Any]:
+        """Return the facts about the training that the bundle's manifest records.
+
+        Args:
+            described: description of the trial at its best step.
+            test: score on the test split.
+            step: step of the exported model.
+            seed: seed of the trial.
+            fingerprint: fingerprint of the data.
+        """
+        space = self.space
+        description = described if step == self.result.best_step else describe_recorded(self.study_store, self.number, step)
+        training = description | {
+            "test": test,
+            "sweep": self.folder.name,
+            "metric": space.objective.metric,
+            "goal": space.objective.goal,
+            "best_step": step,
+            "seed": seed,
+            "space": space.public(space.text),
+            "overrides": list(map(space.public, space.overrides)),
+            "data_fingerprint": fingerprint,
+            "git": provenance.git(space.data.base),
+            "versions": provenance.versions(),
+        }
+        if self.refitted is not None:
+            training["refit"] = {"on": ["train", "valid"], "rows": self.refitted.rows, "steps": self.refitted.steps}
+        return training
 
 
 def _model_to_export(
@@ -166,64 +238,6 @@ def _model_to_export(
         reason = "" if latest else f", because the loop saved no checkpoint at the trial's best step, {result.best_step}"
         note = f"exported the model of step {step} (value {value:.6g}){reason}"
     return source, step, note
-
-
-def _write_bundle(
-    exported: Exported,
-    trial: Trial,
-    step: int,
-    description: dict[str, Any],
-    folder: Path,
-    space: Space,
-    source: Path,
-    target: Path,
-    roots: tuple[Path, ...],
-    refitted: Refitted | None,
-    store: PreparedStore,
-) -> Exported:
-    load = str(space.trainer.load)
-    info = store.load_info(trial.data)
-    fitted = store.load_chain(trial.preprocessor, trial.data) if space.data.given else None
-    notes, best = exported.notes, dict(exported.best)
-    if fitted is not None and (test := store.load_test(trial.data)) is not None:
-        metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
-        method = "decision_function" if metrics.needs(metric, info.task) == "scores" else "predict"
-        best["test"], note = score_test(metric, info.task, test[1], _predict(trial, load, source, fitted.transform(test[0]), method))
-        notes = (*notes, note) if note else notes
-    training = description | {
-        "test": best["test"],
-        "sweep": folder.name,
-        "metric": space.objective.metric,
-        "goal": space.objective.goal,
-        "best_step": step,
-        "seed": trial.seed,
-        "space": space.public(space.text),
-        "overrides": list(map(space.public, space.overrides)),
-        "data_fingerprint": info.fingerprint,
-        "git": provenance.git(space.data.base),
-        "versions": provenance.versions(),
-    }
-    if refitted is not None:
-        training["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
-    trainer = definition_of(references.parse(space.trainer.loop)[0], roots)
-    # Only the trainer's own `load` imports the modules that options name. The user's `load` imports what it needs by itself.
-    named = space.trainer.references if trainer.load else ()
-    path = write.write_bundle(
-        target / "bundle",
-        checkpoint=source,
-        fitted=fitted,
-        load=load,
-        left_out=trainer.resume_files,
-        imports=[*(references.parse(name)[0] for name in named), *space.trainer.packages],
-        roots=roots,
-        label=info.label,
-        task=info.task,
-        classes=info.classes,
-        raw=info.check if space.data.given else None,
-        expected=np.load(source / CHECK_PREDICTIONS) if (source / CHECK_PREDICTIONS).exists() else None,
-        training=to_json_value(training),
-    )
-    return replace(exported, best=best, bundle=path, notes=notes)
 
 
 def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: Any) -> tuple[float | None, str | None]:
