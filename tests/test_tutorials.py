@@ -20,7 +20,6 @@ from tests.waiting import wait_until
 
 TUTORIALS = REPO / "search_spaces" / "tutorials"
 SPACES = sorted(TUTORIALS.glob("*.yaml"))
-TRIPS = Path(os.environ.get("SWEEPS_TEST_DATA", REPO.parent / "shared" / "data"), "nyc_yellow_parquet")
 
 
 @pytest.fixture
