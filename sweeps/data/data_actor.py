@@ -111,8 +111,7 @@ class _DataActor:
         self.is_new = True  # whether this process does not have the raw rows, because it has not read or has dropped them
         # None while the process has no raw rows, and if the space names no data
         self.variants: DataVariants | StreamVariants | None = None
-        self.answers: dict[str, dict[str, Any]] = {}  # results of `prepare`, by its arguments
-        self.prepared: dict[str, dict[str, Any]] = {}
+        self.prepared: dict[str, dict[str, Any]] = {}  # results of `prepare`, by `data_key`
         self.stored_variants: set[str] = set()  # names of the variants whose information is stored
 
     def load(
@@ -218,41 +217,44 @@ class _DataActor:
             ReloadError: the data has changed since the sweep began, or cannot be read again.
         """
         data = data or {}
-        request = repr((dict(data), steps))
-        if request not in self.answers:
-            self.answers[request] = self._answer(steps, data, reload)
-            if self._holds_large_tables:
-                if self.once:
-                    self.variants, self.is_new = None, True
-                return_freed_memory()
-        return self.answers[request]
-
-    @property
-    def _holds_large_tables(self) -> bool:
-        """True if the raw rows of train of a source are at least `LARGE` bytes."""
-        held = self.variants.sources.values() if isinstance(self.variants, DataVariants) else ()
-        return any(splits.train.nbytes >= LARGE for splits in held)
-
-    def _answer(self, steps: tuple[Step, ...], data: Mapping[str, Any], reload: LoadArguments | None) -> dict[str, Any]:
-        if self.is_new and reload is not None:
-            try:
-                self.load(*reload)
-            except InputError as e:
-                raise ReloadError(e.problems) from e
-        self.is_new = False
+        self._load_again(reload)
         if self.variants is None:
             return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None, "weight": None}
         key = data_key(self.variants.fingerprint_of(data), steps)
         if key not in self.prepared:
             self.prepared[key] = self._prepare(key, steps, data)
         if data and variant_name(data) not in self.stored_variants:
-            if isinstance(self.variants, StreamVariants):
-                self._save_stream_info(self.variants.splits(data), self.variants.fingerprint_of(data), data)
-            else:
-                splits = self.variants.splits(data)
-                self._save_info(splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data)
-            self.stored_variants.add(variant_name(data))
+            self._save_variant(data)
+        if self._holds_large_tables:
+            if self.once:
+                self.variants, self.is_new = None, True
+            return_freed_memory()
         return self.prepared[key]
+
+    def _load_again(self, reload: LoadArguments | None) -> None:
+        """Read the data if this process does not have the raw rows; see `prepare`."""
+        if self.is_new and reload is not None:
+            try:
+                self.load(*reload)
+            except InputError as e:
+                raise ReloadError(e.problems) from e
+        self.is_new = False
+
+    def _save_variant(self, data: Mapping[str, Any]) -> None:
+        """Store the information about a data variant whose keys are tuned."""
+        assert self.variants is not None
+        if isinstance(self.variants, StreamVariants):
+            self._save_stream_info(self.variants.splits(data), self.variants.fingerprint_of(data), data)
+        else:
+            splits = self.variants.splits(data)
+            self._save_info(splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data)
+        self.stored_variants.add(variant_name(data))
+
+    @property
+    def _holds_large_tables(self) -> bool:
+        """True if the raw rows of train of a source are at least `LARGE` bytes."""
+        held = self.variants.sources.values() if isinstance(self.variants, DataVariants) else ()
+        return any(splits.train.nbytes >= LARGE for splits in held)
 
     def _prepare(self, key: str, steps: tuple[Step, ...], data: Mapping[str, Any]) -> dict[str, Any]:
         assert self.variants is not None

@@ -264,6 +264,6 @@ def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_pa
     facts = actor.load(asked, 0)
     assert not actor.runs_tasks(scaled)
     made = actor.prepare(scaled)
-    assert actor.variants is None and actor.prepare(scaled) is made
     reload = (asked, 0, (), (), facts.fingerprint)
+    assert actor.variants is None and actor.prepare(scaled, {}, reload) is made and actor.variants is None
     assert actor.runs_tasks(()) and actor.prepare((), {}, reload)["key"] != made["key"], "another chain reads the rows again"
