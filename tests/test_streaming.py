@@ -7,11 +7,15 @@ import os
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
+from sklearn import datasets
 
 import sweeps
 from sweeps.core.errors import InputError
-from tests.commands import invoke
+from sweeps.study.record import read
+from tests.commands import REPO, command, invoke
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(300)]
 
@@ -153,6 +157,146 @@ def test_a_gang_that_would_need_the_cpus_of_ray_data_is_refused(clean_ray, files
     (files / "stream.yaml").write_text(text)
     with pytest.raises(InputError, match=r"2 workers × 1 CPU can never run.*; 1 of the cluster's CPUs are left to Ray Data"):
         sweeps.run("stream.yaml", dir=files / "runs")
+
+
+EVENTS = """
+import json
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import psutil
+import ray.train
+from sweeps import trial
+
+
+def happen(event):
+    # Kill this worker, or the data actor of the same Ray.
+    if event == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    for process in psutil.Process().parent().children():
+        if any("_DataActor" in part for part in process.cmdline()):
+            process.kill()
+            process.wait(20)
+
+
+def train(config):
+    cur, context = trial.current(), ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    state = {"epoch": 0, "loss": 10.0}
+    if checkpoint := ray.train.get_checkpoint():
+        with checkpoint.as_directory() as folder:
+            state = json.loads(Path(folder, "state.json").read_text())
+    start = state["epoch"]
+    event = config["events"].get(cur.trial, {})
+    happened = Path(config["log"], f"happened-{cur.trial}")
+    grows = config["epochs"] == "grow"
+    last = 500 if grows else config["epochs"]
+    if grows and start and world == 2:
+        last = start + 2  # the gang has grown again
+    for epoch in range(start + 1, last + 1):
+        rows = 0
+        for number, batch in enumerate(ray.train.get_dataset_shard("train").iter_batches(batch_size=50)):
+            rows += len(batch["x"])
+            if epoch == 2 and number == 1 and event.get("rank") == rank and not happened.exists():
+                happened.touch()
+                happen(event["what"])
+            if config["each_batch"]:
+                ray.train.report({"loss": config["x"] + 1 / (number + 1)})
+        with Path(config["log"], f"rows-{cur.trial}").open("a") as file:
+            file.write(f"{epoch} {world} {rows}\\n")
+        state = {"epoch": epoch, "loss": state["loss"] - config["x"]}
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "state.json").write_text(json.dumps(state))
+            checkpoint = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
+            ray.train.report({"loss": state["loss"]}, checkpoint=checkpoint)
+"""
+EVENT_SPACE = """
+name: events
+trainer: {{loop: "stream_events:train"}}
+data: {{train: train, label: y, valid: valid.parquet, ingest: stream}}
+objective: {{metric: loss, goal: minimize}}
+scheduler: {scheduler}
+limits: {{max_trials: {trials}, max_concurrent_trials: {together}, max_failures: {failures}}}
+space:
+  preprocessor: [SimpleImputer, StandardScaler]
+  scaling: {{num_workers: {workers}, resources_per_worker: {{CPU: 0.25}}}}
+  params: {{x: {x}, log: "{log}", epochs: {epochs}, each_batch: {each_batch}, events: {events}}}
+"""
+
+
+def swept_with_events(folder, **changed):
+    """Run a sweep whose loop is `EVENTS`. Return the result, and the recorded trials."""
+    given = {"trials": 1, "together": 1, "failures": 0, "workers": 2, "x": 0.1, "epochs": 3, "each_batch": False, "events": {}}
+    (folder / "stream_events.py").write_text(EVENTS)
+    text = EVENT_SPACE.format(**given | {"scheduler": "{name: none}", "log": folder} | changed)
+    (folder / "events.yaml").write_text(text)
+    result = sweeps.run("events.yaml", dir=folder / "runs")
+    study = read(result.dir)
+    assert study is not None and not result.trials["failed"], result.notes
+    wait_until(lambda: not coordinators(), 30, "the split coordinators to end")
+    return result, study.trials
+
+
+def coordinators() -> list[int]:
+    """Return the ids of the processes of this Ray that distribute a stream among the ranks of a gang."""
+    return [child.pid for child in psutil.Process().children(recursive=True) if "ray::SplitCoordinator" in child.name()]
+
+
+def epochs_of(folder, trial: str) -> list[tuple[int, int, int]]:
+    """Return (epoch, number of workers, number of rows) for each epoch that a rank has finished."""
+    return [tuple(map(int, line.split())) for line in (folder / f"rows-{trial}").read_text().splitlines()]
+
+
+def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
+    """An epoch has five batches, and each batch is a step. The gang reads the stream of the next trial afterwards."""
+    asha = "{name: asha, max_t: 8, grace_period: 2, reduction_factor: 2}"
+    result, trials = swept_with_events(files, scheduler=asha, trials=4, x="{grid: [0.0, 1.0, 2.0, 3.0]}", each_batch=True)
+    assert result.trials == {"completed": 1, "pruned": 3, "failed": 0}
+    assert [t.result.steps for t in trials] == [8, 2, 2, 2] and all(t.attempts == 1 for t in trials)
+
+
+def test_a_lost_worker_and_a_lost_data_actor_cost_a_stream_no_trial(clean_ray, files):
+    events = {"0000": ("die", 1), "0001": ("die", 0), "0002": ("lose the data actor", 0)}
+    given = json.dumps({trial: {"what": what, "rank": rank} for trial, (what, rank) in events.items()})
+    result, trials = swept_with_events(files, trials=4, failures=2, events=given)
+    assert result.trials["completed"] == 4 and len(list(files.glob("happened-*"))) == 3
+    assert [t.attempts for t in trials[:2]] == [2, 2], "a lost worker costs an attempt"
+    for t in trials:
+        assert [step for step, _ in t.curve] == [1, 2, 3]
+        finished = epochs_of(files, t.id)
+        assert {rows for _, _, rows in finished} == {250} and {epoch for epoch, _, _ in finished} == {1, 2, 3}
+
+
+def test_members_of_a_population_read_streams(clean_ray, files):
+    pbt = "{name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}"
+    x = "{uniform: [0.0, 1.0]}"
+    result, trials = swept_with_events(files, scheduler=pbt, trials=4, together=2, workers=1, epochs=6, x=x)
+    assert result.trials["completed"] == 4 and any(t.lineage for t in trials)
+    for t in trials:
+        assert {rows for _, _, rows in epochs_of(files, t.id)} == {500}
+
+
+def test_an_elastic_gang_shrinks_and_grows_while_it_streams(clean_ray, files):
+    events = json.dumps({"0000": {"what": "die", "rank": 1}})
+    _, (trial,) = swept_with_events(files, workers="{elastic: [1, 2]}", epochs="grow", failures=2, events=events)
+    assert [size.workers for size in trial.sizes] == [2, 1, 2]
+    assert [step for step, _ in trial.curve] == list(range(1, trial.result.steps + 1)), "no report is lost or doubled"
+    assert {(world, rows) for _, world, rows in epochs_of(files, trial.id)} == {(2, 250), (1, 500)}
+
+
+@pytest.mark.long
+def test_the_shipped_space_runs_with_a_ray_of_its_own(tmp_path):
+    """Two workers train with DDP on the machine's CPUs, and Ray Data has CPUs beside them."""
+    process = command("run", REPO / "search_spaces" / "streaming.yaml", "--dir", tmp_path / "runs", "--json")
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"]["failed"] == 0 and sum(result["trials"].values()) == 4
+    assert result["best"]["value"] < 1
+    frame = datasets.load_digits(as_frame=True).frame.drop(columns="target").head(5)
+    assert len(sweeps.load_bundle(result["bundle"]).predict(frame)) == 5
 
 
 @pytest.mark.long
