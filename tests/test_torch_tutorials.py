@@ -140,7 +140,8 @@ class TestSweeps:
         assert len(found) == 40 and set(found["prediction"]) <= {"checks", "columns", "plain", "rings", "rows"}
 
     def test_the_vision_transformer_reads_batches_of_ray_data(self, tmp_path):
-        result, _ = run("vit_ray_data", tmp_path, "scheduler.max_t=2", "space.params.epochs=2")
+        half = "space.scaling.resources_per_worker.CPU=0.5"  # Ray Data has one of the two CPUs of this Ray
+        result, _ = run("vit_ray_data", tmp_path, "scheduler.max_t=2", "space.params.epochs=2", half)
         assert result.best["value"] < 3
 
     def test_each_trial_keeps_its_three_latest_checkpoints_and_its_best_one(self, tmp_path):
