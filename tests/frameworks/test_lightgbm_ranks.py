@@ -13,6 +13,7 @@ from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import lightgbm
 from sweeps.trainers._metrics import measure
 from tests.ranks import call_on_two_ranks, free_ports
+from tests.trainers.test_weights import assert_weights_count_on_two_ranks, run_on_rank
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(150)]
 
@@ -84,3 +85,23 @@ def test_ranks_agree_repeat_and_resume(ranks, task):
     assert {name: zero["first"][2][name] for name in measured if name != metric} == pytest.approx(
         {name: value for name, value in measured.items() if name != metric}, rel=1e-6
     )
+
+
+def train_weighted(rank: int, ports: list[list[int]], folder: str) -> dict:
+    from ray.train.lightgbm import config
+
+    def connect() -> None:
+        pair = ports.pop()
+        config._lightgbm_network_params = None
+        config._set_network_params(2, pair[rank], ",".join(f"127.0.0.1:{port}" for port in pair))
+
+    return {task: run_on_rank("lightgbm", task, rank, connect, Path(folder, task)) for task in TASKS}
+
+
+def test_weights_count_on_two_ranks_as_repeated_rows(tmp_path):
+    for task in TASKS:
+        (tmp_path / task).mkdir()
+    flat = free_ports(2 * 3 * len(TASKS))
+    ranks = call_on_two_ranks(train_weighted, [flat[i : i + 2] for i in range(0, len(flat), 2)], str(tmp_path), timeout=120, group=False)
+    for task in TASKS:
+        assert_weights_count_on_two_ranks([rank[task] for rank in ranks])

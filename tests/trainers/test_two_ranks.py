@@ -11,6 +11,7 @@ from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import torch_tabular, xgboost
 from sweeps.trainers._metrics import measure
 from tests.ranks import call_on_two_ranks
+from tests.trainers.test_weights import assert_weights_count_on_two_ranks, run_on_rank
 
 pytestmark = pytest.mark.integration
 
@@ -70,3 +71,23 @@ def test_ranks_agree_and_repeat(ranks, name, task):
     train = shards["train"].frame
     every = measured | measure(task, "train", train["y"].to_numpy(), model.predict(train.drop(columns="y")))
     assert final == pytest.approx({k: every[k] for k in final}, rel=2e-3) and {f"train-{metric.partition('-')[2]}"} <= final.keys()
+
+
+def _train_weighted(rank, tracker, folder):
+    import xgboost as xgb
+
+    with xgb.collective.CommunicatorContext(**tracker, dmlc_task_id=str(rank)):
+        return {task: run_on_rank("xgboost", task, rank, lambda: None, Path(folder, task)) for task in TASKS}
+
+
+@pytest.mark.timeout(120)
+def test_weights_count_on_two_ranks_as_repeated_rows(tmp_path):
+    from xgboost.tracker import RabitTracker
+
+    for task in TASKS:
+        (tmp_path / task).mkdir()
+    tracker = RabitTracker(n_workers=2, host_ip="127.0.0.1", sortby="task")
+    tracker.start()
+    ranks = call_on_two_ranks(_train_weighted, tracker.worker_args(), str(tmp_path), timeout=80)
+    for task in TASKS:
+        assert_weights_count_on_two_ranks([rank[task] for rank in ranks])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,43 @@ def assert_same(first: LoopRun, second: LoopRun, rel: float = 1e-4) -> None:
 
 
 WEIGHTS = np.random.default_rng(1).integers(0, 4, 160)
+
+
+def run_on_rank(name: str, task: str, rank: int, connect: Callable[[], None], folder: Path) -> dict[str, list[dict[str, float]]]:
+    """Train one of two ranks on its half of the rows: with weights, with rows that occur as often as the weights say, and without weights.
+
+    Args:
+        name: The trainer.
+        task: The task.
+        rank: The rank.
+        connect: Function that is called before each training, to connect the ranks.
+        folder: Folder for checkpoints.
+
+    Returns:
+        The metrics of each training.
+    """
+    current, shards = coarse_table(task)
+    rows = np.arange(rank, 160, 2)
+    chosen = {"weighted": rows, "repeated": np.repeat(rows, WEIGHTS[rows]), "plain": rows}
+    loop, found = importlib.import_module(f"sweeps.trainers.{name}").train_func, {}
+    for kind, part in chosen.items():
+        train = shards["train"].frame.iloc[part].reset_index(drop=True)
+        train = train.assign(sample_weight=WEIGHTS[rows].astype(float)) if kind == "weighted" else train
+        keep = folder / f"{kind}-{rank}"
+        keep.mkdir()
+        connect()
+        cur = current(weight="sample_weight" if kind == "weighted" else None, _kept={})
+        found[kind] = run_loop(loop, dict(PARAMS[name]), cur, {**shards, "train": FakeShard(train)}, keep, rank=rank, world=2).metrics
+    return found
+
+
+def assert_weights_count_on_two_ranks(ranks: list[dict[str, list[dict[str, float]]]]) -> None:
+    """Check what `run_on_rank` has returned on both ranks."""
+    zero, one = ranks
+    assert zero == one and len(zero["plain"]) == 3
+    for weighted, repeated in zip(zero["weighted"], zero["repeated"], strict=True):
+        assert weighted == pytest.approx(repeated, rel=1e-4)
+    assert zero["plain"][-1] != pytest.approx(zero["weighted"][-1], rel=1e-3)
 
 
 @WEIGHTED
