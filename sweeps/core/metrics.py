@@ -100,8 +100,8 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     known = find(metric, task)
     if known is None:
         return None
-    if len(y_true) == 0:
-        return float("nan")
+    if len(y_true) == 0 or (y_pred.dtype.kind == "f" and np.isnan(y_pred).any()):
+        return float("nan")  # Otherwise NaN would count as the first class, and a network that has diverged could have a good accuracy.
     if task in SEVERAL:
         if task == MULTILABEL and y_pred.dtype.kind in "iub" and known.needs != "classes":
             raise ValueError(f"`{metric}` needs probabilities, but the model predicts only 0 and 1")
@@ -176,13 +176,11 @@ def _auc(y: np.ndarray, p: np.ndarray) -> float:
     """Return the area under the ROC curve.
 
     With more than two classes, compute the area of each class against all other classes. The result is the mean of these areas, weighted by
-    the frequency of the class, as in XGBoost. Return NaN if a probability is NaN, or if a class does not occur in the labels.
+    the frequency of the class, as in XGBoost. Return NaN if a class does not occur in the labels.
     """
     import numpy as np
     from sklearn.metrics import roc_auc_score
 
-    if np.isnan(p).any():
-        return float("nan")
     classes = [1] if p.shape[1] == 2 else range(p.shape[1])
     if any((y == c).all() or not (y == c).any() for c in classes):
         return float("nan")
@@ -208,10 +206,9 @@ def _mae(y: np.ndarray, p: np.ndarray) -> float:
 
 
 def _r2(y: np.ndarray, p: np.ndarray) -> float:
-    import numpy as np
     from sklearn.metrics import r2_score
 
-    return float("nan") if np.isnan(p).any() or (y == y[0]).all() else float(r2_score(y, p))
+    return float("nan") if (y == y[0]).all() else float(r2_score(y, p))
 
 
 def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
