@@ -54,7 +54,7 @@ def build(reference: str, params: Mapping[str, Any], cur: Current) -> Any:
     _require_task(estimator, reference, str(cur.task))
     known = parameters_of(estimator)
     for name in params.keys() - given.keys() - known.keys():
-        raise ValueError(f"params.{name} is not a parameter of `{reference}`; {did_you_mean(name, {**accepted, **known})}")
+        raise ValueError(f"params.{name} is not a parameter of `{reference}`; {_suggest(name, {**accepted, **known})}")
     unset = {name: name.rpartition("__")[2] for name, value in known.items() if value is None and name not in params}
     rest = {name: defaults[last] for name, last in unset.items() if last in defaults}
     rest |= {name: value for name, value in params.items() if name not in given}
@@ -82,7 +82,13 @@ def unknown_parameters(reference: str, names: Collection[str]) -> dict[str, str]
     except Exception:  # arguments are missing
         return {}
     valid = {**accepted, **known}
-    return {name: f"is not a parameter of `{reference}`; {did_you_mean(name, valid)}" for name in names if name not in valid}
+    return {name: f"is not a parameter of `{reference}`; {_suggest(name, valid)}" for name in names if name not in valid}
+
+
+def _suggest(name: str, valid: Collection[str]) -> str:
+    """Return the end of a message about an unknown parameter. In a pipeline, `C` may be meant as `logisticregression__C`."""
+    nested = [each for each in valid if each.endswith(f"__{name}")]
+    return f"did you mean `{nested[0]}`?" if nested else did_you_mean(name, valid)
 
 
 def parameters_of(estimator: Any) -> dict[str, Any]:

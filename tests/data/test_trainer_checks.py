@@ -40,7 +40,7 @@ def problems(folder, estimator: str, params: str) -> list[str]:
     ("estimator", "params", "wrong"),
     [
         (FOREST, "{n_estimators: 3, max_depth: {choice: [2, null]}}", []),
-        (FOREST, "{n_estimator: 3, depht: {choice: [2, 3]}}", ["n_estimator", "depht"]),
+        (FOREST, "{n_estimator: 3, max_depht: {choice: [2, 3]}}", ["n_estimator", "max_depht"]),
         (FOREST, "{choice: [{n_estimators: 3}, {max_depht: 2}]}", ["max_depht"]),
         ("check_models:scaled", "{logisticregression__C: 1.0, C: 1.0}", ["C"]),
         ("check_models:ready", "{logisticregression__C: 1.0, C: 1.0}", ["C"]),
@@ -53,15 +53,16 @@ def test_names_that_the_estimator_lacks(tmp_path, estimator, params, wrong):
     found = problems(tmp_path, estimator, params)
     assert [text.partition(":")[0] for text in found] == [f"params.{name}" for name in wrong]
     assert all(f" is not a parameter of `{estimator}`; " in text for text in found)
+    assert not found or "did you mean `" in found[0]
 
 
 def test_run_lists_all_wrong_names_with_their_places_and_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    problems(tmp_path, FOREST, "{n_estimator: 3, depht: 2}")
+    problems(tmp_path, FOREST, "{n_estimator: 3, max_depht: 2}")
     with pytest.raises(InputError) as caught:
         sweeps.run("space.yaml")
     assert str(caught.value).splitlines() == [
         f"space.yaml:6:25: params.n_estimator: is not a parameter of `{FOREST}`; did you mean `n_estimators`?",
-        f"space.yaml:6:35: params.depht: is not a parameter of `{FOREST}`; did you mean `max_depth`?",
+        f"space.yaml:6:39: params.max_depht: is not a parameter of `{FOREST}`; did you mean `max_depth`?",
     ]
     assert not (tmp_path / "sweeps-runs").exists()
