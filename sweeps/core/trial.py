@@ -142,6 +142,7 @@ class Trial:
         repeat_of: Number of the first trial of this configuration, if this trial repeats the configuration with another seed; else None.
         lineage: Under PBT, the trials whose checkpoints this trial has copied, each with the step of the copy, such as `0003 at 8, 0001 at
             12`. "" if there are none.
+        enqueued: True if the command `sweeps enqueue` added this trial.
     """
 
     number: int
@@ -154,6 +155,7 @@ class Trial:
     data: dict[str, Any] = field(default_factory=dict)
     repeat_of: int | None = None
     lineage: str = ""
+    enqueued: bool = False
 
     @property
     def first_trial(self) -> int:
@@ -185,6 +187,7 @@ class Result:
         feasible: True if the trial satisfies every constraint.
         given: True if the trial was not run, because the space file gives its values.
         final: Metrics of the finished model (see `Current.report_final`), which belong to no step. Only complete trials have such metrics.
+        reason: Why the trial was stopped, such as `asha at step 9`; None if it was not stopped.
     """
 
     state: State
@@ -199,6 +202,7 @@ class Result:
     feasible: bool = True
     given: bool = False
     final: dict[str, float] = field(default_factory=dict)
+    reason: str | None = None
 
 
 @dataclass

@@ -20,7 +20,7 @@ from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
 from sweeps.study.distributions import distribution_of
 from sweeps.study.journal_records import COMPLETE, TRIAL_ATTRIBUTES, SetParam, SetState, is_valid, parse_line
-from sweeps.study.record import PROGRESS_PREFIX
+from sweeps.study.record import ENQUEUED, PROGRESS_PREFIX
 
 # `worker_id` of the records that a repair inserts.
 WORKER = "sweeps repair"
@@ -194,7 +194,8 @@ class JournalLines:
 
         A CREATE_TRIAL record has no trial number. The number is taken from the first line about a new trial that comes before the
         next CREATE_TRIAL record. A CREATE_TRIAL record without such a line gets an unused number between the numbers of the CREATE_TRIAL
-        records before and after this record.
+        records before and after this record. Trials that `sweeps enqueue` added may start after the next CREATE_TRIAL record. They start in
+        the order of their CREATE_TRIAL records.
         """
         events = [(line.index, None, line) for line in creates]
         first_lines = ((n, min(self.trials[n].lines, key=lambda line: line.index)) for n in self.started)
@@ -205,18 +206,27 @@ class JournalLines:
                 number = given_number(line.record)
             if number is None or not last < number < self.limit or not waiting:
                 continue
-            self.trials.setdefault(number, TrialLines()).create = waiting.pop()
-            for free, create in zip(range(last + 1, number), waiting, strict=False):
+            before = min(number - last, len(waiting)) - 1
+            self.trials.setdefault(number, TrialLines()).create = waiting[before]
+            for free, create in zip(range(last + 1, number), waiting[:before], strict=False):
                 self.trials.setdefault(free, TrialLines()).create = create
-            last, waiting = number, []
+            last, waiting = number, waiting[before + 1 :]
+        enqueued = [line for line in waiting if ENQUEUED in _user_attributes(line.record)]
+        for free, create in zip(range(last + 1, self.limit), enqueued, strict=False):
+            self.trials.setdefault(free, TrialLines()).create = create
 
 
 def given_number(record: dict[str, Any]) -> int | None:
     """Return the trial number in a CREATE_TRIAL record, or None. Only the record of an initial point with a known result has the number."""
-    attributes = record.get("user_attrs")
-    start = attributes.get("begun") if isinstance(attributes, dict) else None
+    start = _user_attributes(record).get("begun")
     trial_id = start.get("id") if isinstance(start, dict) else None
     return int(trial_id) if isinstance(trial_id, str) and trial_id.isdecimal() and len(trial_id) < 10 else None
+
+
+def _user_attributes(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the user attributes in a CREATE_TRIAL record; {} if they are damaged."""
+    attributes = record.get("user_attrs")
+    return attributes if isinstance(attributes, dict) else {}
 
 
 def external_key(record: dict[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from sweeps.search.journal_lines import JournalLines, Line, TrialLines, format_t
 from sweeps.search.trial_repair import SweepFacts, TrialRepair
 from sweeps.study.journal_records import COMPLETE, RUNNING, WAITING, parse_line
 from sweeps.study.journal_rules import Rules
-from sweeps.study.record import REPEAT_OF
+from sweeps.study.record import ENQUEUED, REPEAT_OF
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ class _Rebuild:
             if create is None or rules.fault(create.record) is not None:
                 create = Line(self._create_record(number, configurations, trial))
                 rules.fault(create.record)
-            configurations += REPEAT_OF not in create.record.get("user_attrs", {}) and create.record.get("state") != COMPLETE
+            attributes = create.record.get("user_attrs", {})
+            configurations += not attributes.keys() & {REPEAT_OF, ENQUEUED} and create.record.get("state") != COMPLETE
             lines = placed([create, *trial.lines], position)
             position = lines[0][0]
             pairs += lines
@@ -200,8 +201,8 @@ class _Rebuild:
 
         Args:
             number: Number of the trial.
-            configurations: Number of configurations that were created before this trial. If this number is below the number of initial
-                points and the trial was not started, the trial is created as an initial point.
+            configurations: Number of configurations that were created before this trial and that `sweeps enqueue` did not add. If this
+                number is below the number of initial points and the trial was not started, the trial is created as an initial point.
             trial: Lines about the trial.
         """
         # The trial number is added to the time in microseconds, so no two inserted CREATE_TRIAL records are equal.

@@ -6,11 +6,13 @@ same decisions as a search without interruption.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import warnings
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root
 from sweeps.core.trial import Action, Report, Result, State, Trial
@@ -105,11 +107,33 @@ class SearchLoop:
                 self.space, optuna_trial.number, lambda dimension: self._asker.key(optuna_trial, dimension), item.repeat_of
             )
         self.queue.record_start(optuna_trial.params, item.repeat_of, item.interrupted)
+        if record.is_enqueued(optuna_trial._cached_frozen_trial):
+            trial = dataclasses.replace(trial, enqueued=True)
         bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
         self.store.record_start(optuna_trial, trial, bracket if self.scheduler.bracket_count > 1 else None)
         if trial.repeat_of is None:
             self.view.trials[trial.number] = TrialView(trial.number, bracket, population=self._population(trial))
         return trial
+
+    def enqueue(self, keys: Mapping[str, Any], command: str) -> int | None:
+        """Add a configuration that starts before all others, after the configurations that were enqueued earlier.
+
+        Args:
+            keys: Keys of some of the dimensions. The sampler chooses the other keys.
+            command: Id of the command. A driver may die after this call and before it deletes the command. The next driver then makes the
+                same call again, and gets the trial that exists already.
+
+        Returns:
+            The number of the trial; None if the number of configurations has reached `limits.max_trials`.
+        """
+        if (known := self.store.enqueued(command)) is not None:
+            return known
+        if not self.queue.takes_configurations:
+            return None
+        trial = self.store.enqueue(keys, command)
+        self._asker.add_interrupted(trial)
+        self.queue.record_enqueued(keys)
+        return trial.number
 
     def next_paused(self) -> int | None:
         """Let the scheduler choose the paused trial that continues now, and record that this trial continues.
@@ -235,12 +259,13 @@ class SearchLoop:
         """Rebuild the state of the search from the study."""
         ended: list[tuple[datetime.datetime, int, FrozenTrial]] = []
         for t in self.store.trials():
+            enqueued = record.is_enqueued(t)
             if self._asker.add_interrupted(t):
-                self.queue.record_interrupted_start(record.repeat_of(t))
+                self.queue.record_interrupted_start(record.repeat_of(t), record.fixed_keys(t) if enqueued else None)
                 continue
             if record.is_given(t):
                 continue
-            self.queue.record_start(t.params, record.repeat_of(t))
+            self.queue.record_start(t.params, record.repeat_of(t), enqueued=enqueued)
             if record.repeat_of(t) is None:
                 self.view.trials[t.number] = self._replayed_view(t)
             if t.state.is_finished():

@@ -1,6 +1,7 @@
 """Queue of the trials that have not started.
 
-Order: trials whose start a crash interrupted, then pending repeats, then initial points, then grid cells in round-robin.
+Order: trials that the study already contains, then pending repeats, then initial points, then grid cells in round-robin. The study already
+contains a trial that has not started in two cases: `sweeps enqueue` added the trial, or a crash interrupted the trial's start.
 
 The queue is pure: it does no I/O and reads no clock. Its state depends only on the recorded starts and ends of trials. The driver of a
 resumed sweep reads these starts and ends from the study and rebuilds the same queue.
@@ -32,7 +33,8 @@ class QueueItem:
         repeat_of: Number of the trial to repeat, or None for a new configuration.
         fixed: The keys of the trial to repeat or of an initial point, by dimension. The sampler does not choose these keys. None if the
             sampler chooses the keys of all dimensions that are not grids.
-        interrupted: True if the study already contains the trial, but a crash interrupted the trial's start.
+        interrupted: True if the study already contains the trial, because a crash interrupted the trial's start, or because the trial was
+            enqueued.
     """
 
     cell: Keys
@@ -65,17 +67,26 @@ class TrialQueue:
         self._scheduler_stops = scheduler_stops
         self._initial_points = [point.keys for point in space.search.initial_points if point.values is None]
         self._started_in_cell = [0] * len(space.cells)
+        self._enqueued = 0  # number of configurations that `sweeps enqueue` added; these are counted in `configurations_started`
         self._repeats_started: Counter[int] = Counter()  # by the number of the first trial
         self._pending_repeats: list[int] = []  # one entry for each repeat to start: the number of the configuration's first trial
         self._first_trials_running = 0
         self._first_trials_complete = 0
         self._first_trials_incomplete = 0  # number of first trials that were pruned or failed; these are not repeated
-        # Starts that a crash interrupted. Each entry is the item of a new configuration, or the number of the trial to repeat.
+        # Trials that the study already contains. Each entry is the item of a new configuration, or the number of the trial to repeat.
         self._interrupted: deque[QueueItem | int] = deque()
 
     # Record starts and ends
 
-    def record_interrupted_start(self, repeat_of: int | None) -> None:
+    def record_enqueued(self, keys: Keys) -> None:
+        """Put a trial that `sweeps enqueue` added to the study behind all trials that the study already contains.
+
+        Args:
+            keys: The keys that are fixed for the trial, by dimension.
+        """
+        self.record_interrupted_start(None, keys)
+
+    def record_interrupted_start(self, repeat_of: int | None, enqueued: Keys | None = None) -> None:
         """Put a trial that the study already contains, but whose start was interrupted, at the front of the queue.
 
         After a repair of the journal, there may be several such trials. Call this method for them in the order of their numbers; they then
@@ -84,22 +95,25 @@ class TrialQueue:
         Args:
             repeat_of: Number of the trial to repeat, or None for a new configuration. This method also counts a new configuration in
                 its cell.
+            enqueued: The fixed keys of a trial that `sweeps enqueue` added, by dimension; None for any other trial.
         """
         if repeat_of is not None:
             self._interrupted.append(repeat_of)
             return
-        item = self._new_configuration()
+        item = self._new_configuration() if enqueued is None else self._item(enqueued)
+        self._enqueued += enqueued is not None
         self._interrupted.append(replace(item, interrupted=True))
         self._started_in_cell[self._space.cells.index(dict(item.cell))] += 1
         self.configurations_started += 1
 
-    def record_start(self, keys: Keys, repeat_of: int | None, interrupted: bool = False) -> None:
+    def record_start(self, keys: Keys, repeat_of: int | None, interrupted: bool = False, enqueued: bool = False) -> None:
         """Record that a trial has started.
 
         Args:
             keys: Keys of the trial, by dimension.
             repeat_of: Number of the repeated trial, or None for a new configuration.
-            interrupted: True if the trial's start was interrupted before. The trial must then be the first one in the queue.
+            interrupted: True if the study already contained the trial. The trial must then be the first one in the queue.
+            enqueued: True if `sweeps enqueue` added the trial.
         """
         if interrupted:
             self._interrupted.popleft()
@@ -110,6 +124,7 @@ class TrialQueue:
             return
         self._first_trials_running += 1
         if not interrupted:
+            self._enqueued += enqueued
             self.configurations_started += 1
             self._started_in_cell[self._cell_of(keys)] += 1
 
@@ -139,6 +154,16 @@ class TrialQueue:
         return [r for _, r in ended]
 
     # Choose the next trial
+
+    @property
+    def waiting(self) -> int:
+        """Number of trials that the study already contains and that have not started."""
+        return len(self._interrupted)
+
+    @property
+    def takes_configurations(self) -> bool:
+        """True if another configuration may start before `limits.max_trials` is reached."""
+        return self.configurations_started < self._space.limits.max_trials
 
     def next(self, keys_of: Callable[[int], Keys]) -> QueueItem | None:
         """Return the next trial to start, or None if the queue is empty now. If `may_grow` is True, repeats may still be added to it.
@@ -183,7 +208,7 @@ class TrialQueue:
         return self._space.repeats.count > 1 and self._first_trials_running > 0
 
     def _new_configuration(self) -> QueueItem:
-        points, started = self._initial_points, self.configurations_started
+        points, started = self._initial_points, self.configurations_started - self._enqueued
         return self._item(points[started] if started < len(points) else None)
 
     def _item(self, fixed: Keys | None, repeat_of: int | None = None, interrupted: bool = False) -> QueueItem:

@@ -25,21 +25,29 @@ class InitialPointsParser:
         sections: Sections of the space.
         objectives: Number of objectives.
         problems: Collects the problems.
+        decided: True if a point must have values for all dimensions that decide whether its other values are active.
     """
 
-    def __init__(self, dimensions: Sequence[Dimension], sections: dict[str, Template], objectives: int, problems: Problems):
+    def __init__(
+        self, dimensions: Sequence[Dimension], sections: dict[str, Template], objectives: int, problems: Problems, decided: bool = False
+    ):
         self.dims = {dim.name: dim for dim in dimensions}
         self.outer = enclosing_options(sections)
-        self.objectives, self.problems = objectives, problems
+        self.objectives, self.problems, self.decided = objectives, problems, decided
 
     def read(self, node: Node) -> tuple[InitialPoint, ...]:
         """Parse the list, and return the valid points. Add a problem for each invalid point."""
         path = "search.initial_points"
-        points = [self._point(child, f"{path}.{i}") for i, child in enumerate(node.value)]
+        points = [self.point(child, f"{path}.{i}") for i, child in enumerate(node.value)]
         return tuple(point for point in points if point is not None)
 
-    def _point(self, node: Node, path: str) -> InitialPoint | None:
-        """Parse one point. Return None after a problem."""
+    def point(self, node: Node, path: str = "") -> InitialPoint | None:
+        """Parse one point. Return None after a problem.
+
+        Args:
+            node: The point.
+            path: Dotted path of the point in the space file; "" if the point is not in a space file.
+        """
         before = len(self.problems)
         if not node.is_map or not node.value:
             form = "{params.eta: 0.1}"
@@ -57,7 +65,7 @@ class InitialPointsParser:
             try:
                 keys[name], known[name] = key_and_value(self.dims[name], child)
             except InvalidValue as e:
-                self.problems.add(child.mark, f"{path}.{name}", e.with_value(child))
+                self.problems.add(child.mark, _inside(path, name), e.with_value(child))
         if len(self.problems) > before:
             return None
         missing = self._walk(node, path, known)
@@ -80,8 +88,12 @@ class InitialPointsParser:
             active = holds(when, known, undecided)
             if active is False:
                 if name in known:
-                    self.problems.add(node.keys[name], f"{path}.{name}", "is inactive with the other values of this point")
+                    self.problems.add(node.keys[name], _inside(path, name), "is inactive with the other values of this point")
                 continue
+            if active is None and name in known and self.decided:
+                needed = " and ".join(f"`{term.name}`" for term in when if term.name not in known)
+                text = f"is active only with certain values of {needed}; give a value for {needed}, too"
+                self.problems.add(node.keys[name], _inside(path, name), text)
             if name not in known:
                 undecided.add(name)
                 missing += [name] if active else []
@@ -96,6 +108,11 @@ class InitialPointsParser:
         form = "a number" if self.objectives == 1 else f"a list of {self.objectives} numbers, one for each objective"
         self.problems.add(node.mark, path, f"must be {form}, got {node.show()}")
         return None
+
+
+def _inside(path: str, name: str) -> str:
+    """Return the path of a dimension's value in a point."""
+    return f"{path}.{name}" if path else name
 
 
 def _is_number(value: Any) -> bool:

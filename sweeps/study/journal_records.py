@@ -1,8 +1,8 @@
 """Format of the records in a study's journal. `journal_rules` checks the order of the records.
 
 A record is one of Optuna's journal operations. What Optuna itself does not record is in user attributes of the study (`judged`, `repeats`,
-`stops`, `data`) and of trials (`begun`, `told.N`, `passed`, `paused`). Unknown keys are ignored in most records, so a newer version of
-sweeps may add keys.
+`stops`, `data`, `paused`) and of trials (`begun`, `told.N`, `passed`, `paused`, `enqueued`). Unknown keys are ignored in most records, so a
+newer version of sweeps may add keys.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict, TypeAdapter, ValidationError, model_validator
 
 from sweeps.core.json_files import is_deep, is_number
-from sweeps.study.record import PASSED, PAUSED, PROGRESS_PREFIX
+from sweeps.study.record import PASSED, PAUSED, PROGRESS_PREFIX, SWEEP_PAUSED
 
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
 # Returned by `parse_line` for a line that is not JSON.
@@ -175,6 +175,7 @@ STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
     "repeats": TypeAdapter(RepeatsAttribute),
     "stops": TypeAdapter(Annotated[bool, Strict()]),
     "data": TypeAdapter(Text | None),
+    SWEEP_PAUSED: TypeAdapter(Annotated[bool, Strict()]),
 }
 TRIAL_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
     "begun": TypeAdapter(Start),

@@ -26,6 +26,12 @@ from sweeps.study.repeats import Configurations, known_total
 PROGRESS_PREFIX = "told."
 # Attribute of a repeat: the number of the repeated trial. The attribute is set when the repeat is enqueued.
 REPEAT_OF = "origin"
+# Attribute of a trial that `sweeps enqueue` added: the id of the command. The attribute is set when the trial is enqueued.
+ENQUEUED = "enqueued"
+# Reason in the record of a trial that `sweeps stop SWEEP TRIAL` stopped.
+STOPPED = "stopped by the command `sweeps stop`"
+# Attribute of the study: True while `sweeps pause` keeps the sweep from starting trials.
+SWEEP_PAUSED = "paused"
 # Attribute of a trial: the last rung from which the trial continued.
 PASSED = "passed"
 # Attribute of a trial: the rung at which the trial is paused. The value of the attribute becomes None when the trial continues.
@@ -108,6 +114,7 @@ class TrialRecord:
             values after the last one.
         data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these keys is sampled.
         sizes: Numbers of workers that an elastic trial has had; () for other trials.
+        enqueued: True if `sweeps enqueue` added the trial.
     """
 
     number: int
@@ -129,6 +136,7 @@ class TrialRecord:
     lineage: tuple[Perturbation, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[GangSizePeriod, ...] = ()
+    enqueued: bool = False
 
     @property
     def first_trial(self) -> int:
@@ -142,6 +150,7 @@ class TrialRecord:
         shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
         shown |= {"final": r.final} if r.final else {}
         shown |= {} if self.repeat_of is None else {"repeats": format_trial_id(self.repeat_of)}
+        shown |= {"enqueued": True} if self.enqueued else {}
         shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
         shown |= {"data": self.data} if self.data else {}
@@ -165,6 +174,7 @@ class Record:
         data: Fingerprint of the data; None if the data has not been read yet.
         repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
         stops: True if the scheduler may stop trials.
+        paused: True if `sweeps pause` has paused the sweep. If no process runs the sweep, this says that the last process had been paused.
     """
 
     objectives: Objectives
@@ -172,6 +182,7 @@ class Record:
     data: str | None = None
     repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
     stops: bool = True
+    paused: bool = False
 
     @property
     def goal(self) -> str:
@@ -301,6 +312,17 @@ def repeat_of(t: FrozenTrial) -> int | None:
     return t.user_attrs.get(REPEAT_OF)
 
 
+def is_enqueued(t: FrozenTrial) -> bool:
+    """Return True if `sweeps enqueue` added a trial."""
+    return ENQUEUED in t.user_attrs
+
+
+def fixed_keys(t: FrozenTrial) -> dict[str, Any]:
+    """Return the keys that were fixed when a trial was enqueued, by dimension; {} if none were fixed."""
+    keys: dict[str, Any] = t.system_attrs.get("fixed_params", {})
+    return keys
+
+
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
     """Return the (step, value) pairs of the leading metric (see `Objectives.metric`).
 
@@ -411,6 +433,7 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
         metrics=score.metrics,
         feasible=score.feasible,
         final=last.get("final", {}),
+        reason=last.get("reason"),
     )
 
 
@@ -434,7 +457,8 @@ def read(folder: Path) -> Record | None:
         return None
     objectives, repeats = Objectives.from_json(attributes["judged"]), Repeats(**attributes.get("repeats", {}))
     trials = tuple(_recorded(t, objectives, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
-    return Record(objectives, trials, attributes.get("data"), repeats, attributes.get("stops", True))
+    stops, paused = attributes.get("stops", True), bool(attributes.get(SWEEP_PAUSED, False))
+    return Record(objectives, trials, attributes.get("data"), repeats, stops, paused)
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
@@ -522,4 +546,5 @@ def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialReco
         repeat_of=repeat_of(t),
         data=first.get("data", {}),
         sizes=sizes_of(t),
+        enqueued=is_enqueued(t),
     )

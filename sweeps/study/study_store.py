@@ -11,7 +11,7 @@ import dataclasses
 import math
 import time
 import warnings
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,27 @@ class StudyStore:
     def record_comparisons(self, compares: bool) -> None:
         """Record whether the scheduler compares trials before they end. If `compares` is True, trials may be stopped early."""
         self.study.set_user_attr("stops", compares)
+
+    def record_sweep_pause(self, paused: bool) -> None:
+        """Record that the sweep is paused, so that no trials start, or that it is not paused any more."""
+        if paused != self.study.user_attrs.get(record.SWEEP_PAUSED, False):
+            self.study.set_user_attr(record.SWEEP_PAUSED, paused)
+            self.sync()
+
+    def enqueue(self, keys: Mapping[str, Any], command: str) -> FrozenTrial:
+        """Create a trial that starts later, with fixed keys for some of its dimensions.
+
+        Args:
+            keys: The fixed keys, by dimension.
+            command: Id of the command that enqueues the trial.
+        """
+        self.study.enqueue_trial(dict(keys), {record.ENQUEUED: command})
+        self.sync()
+        return self.trials()[-1]
+
+    def enqueued(self, command: str) -> int | None:
+        """Return the number of the trial that a command has enqueued; None if there is none."""
+        return next((t.number for t in self.trials() if t.user_attrs.get(record.ENQUEUED) == command), None)
 
     def add_given_points(self) -> None:
         """Record the initial points with known results as COMPLETE trials. Points that are already recorded are skipped."""

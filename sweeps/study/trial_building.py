@@ -73,7 +73,7 @@ def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial
     """
     keys = t.params if initial else record.keys_of(t)
     trial = build_trial(space, t.number, lambda dimension: keys[dimension.name], record.repeat_of(t))
-    return dataclasses.replace(trial, lineage=record.lineage_text(record.lineage_of(t)))
+    return dataclasses.replace(trial, lineage=record.lineage_text(record.lineage_of(t)), enqueued=record.is_enqueued(t))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,13 +49,14 @@ def loss(trial: Trial, step: int) -> float:
     return trial.params["eta"] + trial.params.get("drop", 0.3) + 1 / step + (0.001 * trial.number if trial.repeat_of is not None else 0)
 
 
-def drive(space, folder, loss=loss, max_t: int = MAX_T) -> SearchLoop:
+def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None) -> SearchLoop:
     """One driver with one slot, to the end of the sweep: a loop of so many steps with a checkpoint at every other one."""
     loop, pool = SearchLoop.open(folder, space), Pool()
     deaf: Any = Deaf()
     going = SweepController(loop, pool, deaf, time.time() - loop.store.spent, lambda: False, lambda s: None, lambda: None)
     going.finish_leftover_trials()
     while True:
+        before(loop)
         try:
             name = going.start_trial()
         except StopIteration:
@@ -108,6 +109,37 @@ def test_a_driver_may_die_at_any_record_and_any_byte_of_it(undisturbed, tmp_path
     assert {state for _, state, *_ in expected[:-2]} == {"COMPLETE", "PRUNED"}
     folder = tmp_path / "cut"
     assert outcome(with_deaths(lambda: drive(space, folder), folder, data, records)) == expected
+
+
+def enqueue_after_two(loop: SearchLoop) -> None:
+    """Enqueue two configurations as soon as two trials have started. A driver that follows makes the same calls again."""
+    if sum("begun" in t.user_attrs for t in loop.store.trials() if not record.is_given(t)) >= 2:
+        loop.enqueue({"params.kind": "b", "params.drop": 0.75}, "first")
+        loop.enqueue({"preprocessor": "MinMaxScaler", "params.eta": 0.875}, "second")
+
+
+@pytest.fixture
+def enqueued(make_space, tmp_path, request):
+    """Like `undisturbed`, with two configurations that are enqueued while the sweep runs."""
+    space, whole = make_space(BODY, **request.param), tmp_path / "whole"
+    whole.mkdir()
+    expected = outcome(drive(space, whole, before=enqueue_after_two))
+    trials = record.read(whole).trials
+    first, second = (t for t in trials if t.enqueued)
+    assert (first.labels["params.kind"], first.labels["params.drop"]) == ("b", 0.75)
+    assert (second.preprocessor, second.labels["params.eta"]) == ("MinMaxScaler", 0.875)
+    assert sum(t.repeat_of is None and not t.result.given for t in trials) == space.limits.max_trials
+    return space, expected, records_of(whole)
+
+
+@pytest.mark.timeout(120)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("enqueued", [PLAIN, ASKED], ids=["sampled", "initial points and repeats"], indirect=True)
+@given(data=st.data())
+def test_enqueued_configurations_are_the_same_after_any_death(enqueued, tmp_path, data):
+    space, expected, records = enqueued
+    folder = tmp_path / "cut"
+    assert outcome(with_deaths(lambda: drive(space, folder, before=enqueue_after_two), folder, data, records)) == expected
 
 
 @pytest.mark.timeout(120)

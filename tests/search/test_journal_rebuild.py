@@ -24,13 +24,13 @@ from sweeps.study.journal import torn_tail_start, whole_lines
 from sweeps.study.journal_records import parse_line
 from sweeps.study.journal_rules import Rules
 from tests.fuzz.harness import EXAMPLES, fuzzed
-from tests.search.test_crash import ASKED, BODY, PLAIN, drive, outcome
+from tests.search.test_crash import ASKED, BODY, PLAIN, drive, enqueue_after_two, outcome
 
 FUZZ = settings(fuzzed, max_examples=max(1, EXAMPLES // 2))
 NOISE = {"algorithm": "random", "scheduler": "{name: none, max_t: 9}", "max_trials": 6}
 TWO = {"objective": "[{metric: loss, goal: minimize}, {metric: other, goal: maximize}]", "max_trials": 5}
 TWO |= {"extra": "constraints: {other: '<= 100'}", "scheduler": "{name: none, max_t: 9}"}
-KINDS: dict[str, dict[str, Any]] = {"asha": PLAIN, "points and repeats": ASKED, "random": NOISE, "two objectives": TWO}
+KINDS: dict[str, dict[str, Any]] = {"asha": PLAIN, "points and repeats": ASKED, "random": NOISE, "two objectives": TWO, "enqueued": ASKED}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Whole:
         return SweepFacts(self.space, 1_700_000_000.0)
 
 
-def finished(space: Any, folder: Path) -> Whole:
+def finished(space: Any, folder: Path, enqueues: bool = False) -> Whole:
     folder.mkdir()
-    loop = drive(space, folder)
+    loop = drive(space, folder, before=enqueue_after_two if enqueues else lambda loop: None)
     counts = {"completed": 0, "pruned": 0, "failed": 0}
     for r in loop.store.results().values():
         counts[{"COMPLETE": "completed", "PRUNED": "pruned", "FAIL": "failed"}[r.state.name]] += not r.given
@@ -63,7 +63,7 @@ def finished(space: Any, folder: Path) -> Whole:
 
 @pytest.fixture
 def whole(make_space, tmp_path, request) -> Whole:
-    return finished(make_space(BODY, **KINDS[request.param]), tmp_path / "whole")
+    return finished(make_space(BODY, **KINDS[request.param]), tmp_path / "whole", enqueues=request.param == "enqueued")
 
 
 every = pytest.mark.parametrize("whole", KINDS, indirect=True)

@@ -1,0 +1,86 @@
+"""Check a configuration that `sweeps enqueue` adds to a running sweep, against the dimensions of the space. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sweeps.core.errors import InputError
+from sweeps.core.suggestions import did_you_mean
+from sweeps.space.initial_points import InitialPointsParser
+from sweeps.space.model import Space
+from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.problems import Problems
+
+# Sections whose names may be left out, as `sweeps show` leaves them out in its table.
+SHORT = ("params", "scaling", "data")
+
+
+def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key of each dimension that a configuration gives; see `Dimension.value`.
+
+    Args:
+        space: The search space.
+        parameters: Values of dimensions by name. The sections `params`, `scaling` and `data` may be left out of a name.
+
+    Raises:
+        InputError: A name or a value is wrong. There is one problem for each.
+    """
+    mark, problems = Mark("params"), Problems()
+    values: dict[str, Node] = {}
+    for given, value in parameters.items():
+        name = full_name(space, given)
+        if name is None:
+            known = [name.removeprefix("params.") for name in (d.name for d in space.dimensions)]
+            problems.add(mark, "", f"the space has no dimension `{given}`; {did_you_mean(given, known)}")
+        elif name in values:
+            problems.add(mark, "", f"`{name}` is given twice")
+        else:
+            values[name] = _node(value, mark)
+    if not parameters:
+        problems.add(mark, "", "give at least one value, such as eta=0.1")
+    parser = InitialPointsParser(space.dimensions, space.sections, len(space.objectives), problems, decided=True)
+    point = parser.point(Node(values, mark, dict.fromkeys(values, mark))) if values else None
+    if len(problems):
+        raise InputError(problems.sorted())
+    assert point is not None
+    return point.keys
+
+
+def full_name(space: Space, name: str) -> str | None:
+    """Return the full name of a dimension, such as `params.eta` for `eta`. Return None if the space has no such dimension."""
+    names = {dimension.name for dimension in space.dimensions}
+    return next((full for full in (name, *(f"{section}.{name}" for section in SHORT)) if full in names), None)
+
+
+def refusal(space: Space, perturbs: bool) -> str | None:
+    """Return why a sweep cannot take any configuration from outside; None if it can.
+
+    Args:
+        space: The search space.
+        perturbs: True if the scheduler starts its whole population at once, as `pbt` does.
+    """
+    if perturbs:
+        name = space.scheduler.name
+        return f"the scheduler {name} starts all trials of its population at once, so there is no next trial; use search.initial_points"
+    if not space.dimensions:
+        return "the space has no dimension, so all trials have the same configuration"
+    if all(dimension.is_grid for dimension in space.dimensions):
+        return "all dimensions of the space are grids, and the sweep runs all their combinations anyway"
+    return None
+
+
+def _node(value: Any, mark: Mark) -> Node:
+    """Return a JSON value as a tree of nodes."""
+    if isinstance(value, Mapping):
+        return Node({key: _node(child, mark) for key, child in value.items()}, mark, dict.fromkeys(value, mark))
+    if isinstance(value, (list, tuple)):
+        return Node([_node(child, mark) for child in value], mark)
+    quoted = isinstance(value, str) and not isinstance(scalar(value), str)
+    return Node(value, mark, raw=f"'{value}'" if quoted else value if isinstance(value, str) else json.dumps(value))
+
+
+def problem_texts(error: InputError) -> tuple[str, ...]:
+    """Return the texts of an error's problems, without their places."""
+    return tuple(problem.text for problem in error.problems)
