@@ -1,22 +1,25 @@
 """Commands to a running sweep: stop, pause, resume and enqueue.
 
 Each command is a JSON file in the folder `commands` of the sweep. The sender writes the file atomically. The file's name begins with the
-time, so the names sort in the order in which the commands were sent. The controller polls the folder, handles each command, and deletes its
-file.
+time, so the names sort in the order in which the commands were sent. The controller polls the folder and handles each command. It then
+writes an answer beside the command and deletes the command. The sender reads the answer and deletes it. `sweeps.controller.control` is the
+sender's side.
 
-Anyone who can write to the sweep's folder can put files there. The controller therefore reads only regular files of its own user, and never
-follows a link. Any other file stays in the folder, and the controller reports the file once.
+Anyone who can write to the sweep's folder can put files there. Both sides therefore read only regular files of their own user, and never
+follow a link. Any other file stays in the folder, and the controller reports the file once.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import logging
 import os
 import re
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,23 +28,37 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from sweeps.core.atomic_files import write_text
+from sweeps.core.sweep_folder import COMMANDS
 
 log = logging.getLogger(__name__)
 
-FOLDER = "commands"
+FOLDER = COMMANDS
 MAX_BYTES = 1 << 16
-# Nanoseconds since the epoch and the sender's process, such as `01764000000000000000-4711.json`.
-_NAME = re.compile(r"(?P<sent>\d{20})-\d{1,10}\.json")
+# Name of a command's file: nanoseconds since the epoch and the sender's process, such as `01764000000000000000-4711.json`.
+_NAME = re.compile(r"\d{20}-\d{1,10}\.json")
+_ANSWER = re.compile(r"\d{20}-\d{1,10}\.answer")
+# The controller deletes the oldest answers if more answers than this have not been read.
+KEPT_ANSWERS = 100
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 class CommandError(Exception):
-    """A command cannot be read or carried out. The message gives the reason."""
+    """A command cannot be read or carried out. The message gives the reason.
+
+    Args:
+        problems: The reasons, one line each.
+        invalid: True if the command itself is wrong, such as a value outside the bounds of its dimension. False if only the state of the
+            sweep does not allow the command.
+    """
+
+    def __init__(self, *problems: str, invalid: bool = False):
+        super().__init__("; ".join(problems))
+        self.problems, self.invalid = problems, invalid
 
 
 @dataclass(frozen=True, config=_STRICT)
 class Stop:
-    """Stop one trial at its next report, or the whole sweep.
+    """Stop one trial, or the whole sweep.
 
     Attributes:
         trial: The trial's id. With None, the whole sweep stops; a resume can continue it later.
@@ -70,7 +87,8 @@ class Enqueue:
     """Add a configuration to the trial queue.
 
     Attributes:
-        parameters: Values of dimensions by name, such as `{"params.eta": 0.1}`. The sampler chooses the values of the other dimensions.
+        parameters: Values of dimensions by name, such as `{"params.eta": 0.1}`. `params.` may be left out. The sampler chooses the values
+            of the other dimensions.
     """
 
     parameters: dict[str, JsonValue]
@@ -79,6 +97,30 @@ class Enqueue:
 
 Command = Stop | Pause | Resume | Enqueue
 _COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="command")])
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Answer:
+    """Answer of the controller to a command.
+
+    Attributes:
+        text: What happened, in one line; "" if the command was refused.
+        trial: Id of the trial that the command was about, or that it created; None if there is none.
+        problems: Why the command was refused, one line each; () if the command was carried out.
+        invalid: True if the command itself is wrong. False if only the state of the sweep does not allow the command.
+    """
+
+    text: str = ""
+    trial: str | None = None
+    problems: tuple[str, ...] = ()
+    invalid: bool = False
+
+    def as_text(self) -> str:
+        """Return the content of the answer's file."""
+        return json.dumps(dataclasses.asdict(self)) + "\n"
+
+
+_ANSWERS: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 def parse(text: str | bytes) -> Command:
@@ -93,6 +135,38 @@ def parse(text: str | bytes) -> Command:
         raise CommandError(f"it does not contain a valid command: {e.errors()[0]['msg']}") from None
 
 
+def parse_answer(text: str | bytes) -> Answer:
+    """Return the answer that a file holds.
+
+    Raises:
+        CommandError: The text is not an answer.
+    """
+    try:
+        return _ANSWERS.validate_json(text)
+    except ValidationError as e:
+        raise CommandError(f"it does not contain a valid answer: {e.errors()[0]['msg']}") from None
+
+
+def is_command_name(name: str) -> bool:
+    """Return whether a file of this name is a command."""
+    return _NAME.fullmatch(name) is not None
+
+
+def answer_name(command: str) -> str:
+    """Return the file name of the answer to a command, given the file name of the command."""
+    return command.removesuffix(".json") + ".answer"
+
+
+def new_name() -> str:
+    """Return the file name for a new command."""
+    return f"{time.time_ns():020d}-{os.getpid()}.json"
+
+
+def as_text(command: Command) -> str:
+    """Return the content of a command's file."""
+    return json.dumps(dataclasses.asdict(command)) + "\n"
+
+
 def send(folder: Path, command: Command) -> Path:
     """Send a command to the process that runs a sweep.
 
@@ -102,34 +176,77 @@ def send(folder: Path, command: Command) -> Path:
 
     Returns:
         The file of the command. It exists until the command is handled.
+
+    Raises:
+        OSError: The file cannot be written, or the folder of the commands is a link.
     """
-    queue = folder / FOLDER
+    queue = folder / COMMANDS
+    if queue.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, "is a link")
     queue.mkdir(exist_ok=True)
-    file = queue / f"{time.time_ns():020d}-{os.getpid()}.json"
-    write_text(file, json.dumps(dataclasses.asdict(command)) + "\n")
+    file = queue / new_name()
+    write_text(file, as_text(command))
     return file
+
+
+def read_answer(file: Path) -> Answer | None:
+    """Return the answer to a command and delete it. Return None if there is no answer yet.
+
+    Args:
+        file: The file of the command, as `send` returned it.
+
+    Raises:
+        CommandError: The answer is not a regular file of this user, or not an answer.
+    """
+    answer = file.with_name(answer_name(file.name))
+    try:
+        text = _read(answer)
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        raise CommandError(f"{answer} cannot be read: {e.strerror}") from None
+    answer.unlink(missing_ok=True)
+    return parse_answer(text)
+
+
+def discard_stale(folder: Path) -> None:
+    """Delete the commands that were meant for an earlier process, and all answers. Configurations of `enqueue` stay in the queue.
+
+    Call this function when a process starts to run the sweep.
+
+    Args:
+        folder: The sweep's folder.
+    """
+    queue = CommandQueue(folder)
+    for file in queue.answers():
+        file.unlink(missing_ok=True)
+
+    def drop(command: Command, name: str) -> Answer | None:
+        if isinstance(command, Enqueue):
+            return None
+        raise CommandError("the command was sent to an earlier process of this sweep; if it is still needed, send it again")
+
+    queue.poll(drop)
 
 
 class CommandQueue:
     """Queue of commands to one sweep. The process that runs the sweep polls the queue.
 
-    Stop, pause and resume commands that were sent before this process started were meant for an earlier process. The queue drops them.
-
     Args:
         folder: The sweep's folder.
-        started: When this process started to run the sweep, in seconds since the epoch.
     """
 
-    def __init__(self, folder: Path, started: float):
-        self._folder = folder / FOLDER
-        self._started_ns = int(started * 1e9)
+    def __init__(self, folder: Path):
+        self._folder = folder / COMMANDS
         self._ignored: set[str] = set()  # names of the files that were reported and are not deleted
+        self._answers: deque[Path] = deque()  # the answers that may not have been read yet, the oldest first
 
-    def poll(self, handle: Callable[[Command], None]) -> None:
-        """Pass each new command to `handle`, in the order in which the commands were sent. Delete the command's file afterwards.
+    def poll(self, handle: Callable[[Command, str], Answer | None]) -> None:
+        """Pass each new command to `handle`, in the order in which the commands were sent. Write the answer, and delete the command.
 
         Args:
-            handle: Carries out a command. If it raises a CommandError, the command is reported and dropped.
+            handle: Carries out a command. Its arguments are the command and the command's id. It returns the answer, or None to leave the
+                command in the queue. If it raises a CommandError, the command is reported and refused.
         """
         for file in self._new_files():
             try:
@@ -137,17 +254,30 @@ class CommandQueue:
             except (CommandError, OSError) as e:
                 self._ignore(file.name, f"the file {file}", e)
                 continue
-            if not isinstance(command, Enqueue) and int(file.name.partition("-")[0]) < self._started_ns:
-                log.warning(
-                    "the command %s is ignored, because it was sent before this process started; if it is still needed, send it again",
-                    command,
-                )
-            else:
-                try:
-                    handle(command)
-                except CommandError as e:
-                    log.warning("the command %s cannot be carried out: %s", command, e)
+            try:
+                if (answer := handle(command, file.stem)) is None:
+                    continue
+                log.info("the command %s was carried out: %s", command, answer.text)
+            except CommandError as e:
+                log.warning("the command %s cannot be carried out: %s", command, e)
+                answer = Answer(problems=e.problems, invalid=e.invalid)
+            self._answer(file, answer)
             file.unlink(missing_ok=True)
+
+    def answers(self) -> list[Path]:
+        """Return the files of all answers that have not been read."""
+        return [self._folder / name for name in self._names() if _ANSWER.fullmatch(name)]
+
+    def _answer(self, file: Path, answer: Answer) -> None:
+        """Write the answer to a command. Delete the oldest answers if many were not read."""
+        path = file.with_name(answer_name(file.name))
+        try:
+            write_text(path, answer.as_text())
+        except OSError as e:  # The disk may be full. The command itself was carried out.
+            log.warning("the answer to a command cannot be written to %s: %s", path, e)
+        self._answers.append(path)
+        if len(self._answers) > KEPT_ANSWERS:
+            self._answers.popleft().unlink(missing_ok=True)
 
     def _ignore(self, name: str, description: str, reason: object) -> None:
         """Report once that a file or the folder is ignored."""
@@ -155,20 +285,25 @@ class CommandQueue:
             self._ignored.add(name)
             log.warning("%s is ignored: %s", description, reason)
 
-    def _new_files(self) -> Iterator[Path]:
+    def _names(self) -> list[str]:
+        """Return the names of all files in the queue's folder. Return [] if the folder does not exist, or is not a folder of this user."""
         try:
             own = self._folder.lstat()
             if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid():
                 raise PermissionError(f"{self._folder} must be a folder, and must belong to the user who runs the sweep")
-            names = sorted(os.listdir(self._folder))
+            return sorted(os.listdir(self._folder))
         except FileNotFoundError:
-            return
+            return []
         except OSError as e:
-            return self._ignore(FOLDER, f"the folder {self._folder}", e)
-        for name in names:
-            if name in self._ignored or name.startswith("."):  # The name of a half-written file starts with a dot.
+            self._ignore(COMMANDS, f"the folder {self._folder}", e)
+            return []
+
+    def _new_files(self) -> Iterator[Path]:
+        for name in self._names():
+            # The name of a half-written file starts with a dot.
+            if name in self._ignored or name.startswith(".") or _ANSWER.fullmatch(name):
                 continue
-            if _NAME.fullmatch(name):
+            if is_command_name(name):
                 yield self._folder / name
             else:
                 self._ignore(
@@ -179,7 +314,7 @@ class CommandQueue:
 
 
 def _read(file: Path) -> bytes:
-    """Return the content of a command file.
+    """Return the content of a command file or of an answer.
 
     Raises:
         CommandError: The file is not a regular file of this user, or is too large.

@@ -62,6 +62,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     counts = count_trials(results.values())
     shown = next(iter(front), number)
     controller.publish_stage("writing the report" if number is None else "exporting the winner")
+    notes += controller.commands.notes
     notes += result_notes(counts, failures, space.constraints, None if shown is None else results[shown], bool(front))
     exported, error = None, None
     if number is not None:

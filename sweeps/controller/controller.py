@@ -6,6 +6,7 @@ The study records everything, and every decision is a function of the study. `tr
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import math
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.controller.commands import Command, CommandError, CommandQueue, Enqueue, Pause, Resume, Stop
+from sweeps.controller.command_handler import CommandHandler
 from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.status import SweepStatus
@@ -28,6 +29,7 @@ from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
+from sweeps.study.record import STOPPED
 from sweeps.tracking import TrackerHub
 
 log = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class SweepController:
         reason: Reason why no more trials start; None while trials can still start.
         refused: Error in the space file that ended the sweep; None if no such error was found.
         error: First error that a method of the controller raised, which ends the search; None if there is no error.
+        commands: Object that carries out the commands of users, such as `sweeps pause`.
     """
 
     def __init__(
@@ -115,10 +118,9 @@ class SweepController:
         self._monitor = PoolMonitor(pool, self.folder, prefit)
         self._slots_of = slots_of
         self._slots = slots  # Largest number of running trials; None for no limit other than Ray Tune's.
-        self._commands = CommandQueue(self.folder, time.time())
-        self._paused = False
+        self.commands = CommandHandler(self)
         self._pool_deaths = 0  # since a trial last ended
-        self._stop_requested: set[str] = set()  # ids of trials that stop at their next report because of a command
+        self._stop_requested: set[str] = set()  # ids of running trials that end because of a command
         self._status_time = -math.inf
         self._unfinished_state = State.RUNNING  # state to record for the trials that are running when the sweep stops
         search.store.clock = lambda: time.time() - began
@@ -140,9 +142,9 @@ class SweepController:
         Raises:
             StopIteration: No more trials start.
         """
-        if self._paused:
+        if self.commands.paused:
             self._poll()  # Ray Tune does not call `poll` while no trial runs and Ray Tune waits for a trial.
-            if self._paused and self.reason is None:
+            if self.commands.paused and self._trials_left():
                 return None
         if self._slots is not None and len(self.running) >= self._slots and self.reason is None:
             return None
@@ -236,13 +238,6 @@ class SweepController:
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)
             return Action.STOP
-        if trial in self._stop_requested:
-            if progress.rung is None:
-                self.pool.cancel.remote(trial)
-            else:  # The trial waits, so it can be stopped without closing its gang.
-                self.pool.answer.remote(trial, progress.rung, False)
-            self._finish(trial, State.PRUNED, None, "stopped by a command")
-            return Action.STOP
         if progress.rung is None:
             return Action.CONTINUE
         return self._decide(trial, progress.rung)
@@ -304,10 +299,10 @@ class SweepController:
                 self._restart_trials()
             if self._monitor.data_error is not None:
                 self.stop("the data has changed", State.RUNNING)
-            self._commands.poll(self._handle_command)
+            self.commands.poll()
             self._monitor.update_usage()
             if self._elastic:
-                self._monitor.set_all_started(self.reason is not None or not self._trials_left())
+                self._monitor.set_all_started(self.reason is not None or self.commands.paused or not self._trials_left())
             self.progress.usage = self._monitor.usage
             self._follow_cluster()
             self._publish_status(self.status())
@@ -320,6 +315,10 @@ class SweepController:
         waiting = bool(self.population) or bool(self.search.interrupted) or self.search.queue.remaining > 0
         return waiting or (bool(self.search.view.paused) and self.scheduler.next_paused(self.search.view) is not None)
 
+    def may_start_trials(self) -> bool:
+        """Return whether a trial may still start or continue, now or after running trials have ended."""
+        return self._trials_left() or self.search.queue.may_grow or bool(self.search.view.paused and self.running)
+
     def _follow_cluster(self) -> None:
         """Change the number of trials that run at the same time if nodes have joined or left."""
         if self._slots_of is None or self._monitor.usage is None:
@@ -328,24 +327,6 @@ class SweepController:
         if slots != self._slots:
             log.info("up to %d trials run at the same time", slots)
             self._slots = slots
-
-    def _handle_command(self, command: Command) -> None:
-        """Carry out a command that a user sent with `sweeps.controller.commands.send`.
-
-        Raises:
-            CommandError: The command cannot be carried out.
-        """
-        match command:
-            case Stop(None):
-                self.stop("interrupted", State.RUNNING)
-            case Stop(trial):
-                if trial not in self.running:
-                    raise CommandError(f"trial {trial} is not running; the running trials are: {', '.join(self.running) or 'none'}")
-                self._stop_requested.add(trial)
-            case Pause() | Resume():
-                self._paused = isinstance(command, Pause)
-            case Enqueue():
-                raise CommandError("this version of sweeps cannot enqueue a configuration")
 
     def _check_budgets(self) -> None:
         """Stop the sweep if it has reached a limit of the space file and has trials left."""
@@ -405,7 +386,7 @@ class SweepController:
     ) -> None:
         """Record the end of a trial, let the pool delete its state of the trial, and check whether the sweep ends now."""
         if state is State.PRUNED and reason is None:
-            reason = self.reason
+            reason = STOPPED if trial in self._stop_requested else self.reason
         self._stop_requested.discard(trial)
         self.trials.end(trial, state, error, reason, final)
         self._pool_deaths = 0
@@ -424,6 +405,19 @@ class SweepController:
         self.trials.record_start(trial)
         self._finish(trial.id, state, None, reason)
 
+    def stop_trial(self, number: int) -> None:
+        """End one trial, because the user has asked for it. The trial may be running, paused or interrupted.
+
+        A running trial ends when the pool has returned the trial's last reports. If the pool has been restarted meanwhile, call this method
+        again.
+        """
+        trial = self.study_store.live_trial(number).trial.id
+        if trial in self.running:
+            self._stop_requested.add(trial)
+            self.pool.stop.remote(trial)
+        else:
+            self._end_without_run(number, State.PRUNED, STOPPED)
+
     def stop(self, reason: str, state: State) -> None:
         """Start no more trials, and end the running trials.
 
@@ -432,6 +426,7 @@ class SweepController:
             state: State to record for the trials that are running. With RUNNING, a resume continues them; with PRUNED, they have ended.
         """
         if self.reason is None:
+            self.commands.end_pause()
             self.reason, self._unfinished_state = reason, state
             self.pool.interrupt.remote(state)
 
@@ -457,4 +452,4 @@ class SweepController:
 
     def status(self, stage: str | None = None) -> SweepStatus:
         """Return the current status of the sweep. `stage` is the current phase if no trials run, such as "exporting the winner"."""
-        return self.progress.status(self.reason, stage)
+        return dataclasses.replace(self.progress.status(self.reason, stage), paused=self.commands.paused)

@@ -21,6 +21,7 @@ class PoolHandle(Protocol):
         renew: Continue a trial that waits at a rung, with other parameters and from another checkpoint.
         forget: Delete the pool's state of a trial whose end the driver has recorded.
         cancel: End a trial immediately, and close its gang (the workers that train the trial together).
+        stop: Do the same, but let the driver get the trial's last reports.
         interrupt: End all trials immediately.
         usage: Return the resources that the pool uses, and what each trial is doing.
         set_all_started: Set whether all trials of the sweep have started.
@@ -41,6 +42,7 @@ class PoolHandle(Protocol):
     renew: RemoteMethod
     forget: RemoteMethod
     cancel: RemoteMethod
+    stop: RemoteMethod
     interrupt: RemoteMethod
     usage: RemoteMethod
     life: RemoteMethod

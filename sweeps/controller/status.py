@@ -96,6 +96,8 @@ class SweepStatus:
         left: Estimated time left; None while it is unknown.
         stage: Current phase of the sweep while no trials run, such as "exporting the winner"; else None.
         reason: Reason why the sweep is ending early; None if it is not ending early.
+        paused: True if `sweeps pause` keeps new trials from starting.
+        from_outside: True if another process has read the status from the sweep's folder. `use` and `left` are not known then.
     """
 
     states: Counter[str] = field(default_factory=Counter)
@@ -113,6 +115,8 @@ class SweepStatus:
     front: int = 0
     fits: int = 0
     stage: str | None = None
+    paused: bool = False
+    from_outside: bool = False
 
     @property
     def ended(self) -> int:
@@ -147,9 +151,10 @@ def short_configuration(trial: Trial) -> Pairs:
     for name, value in trial.labels.items():
         section, _, rest = name.partition(".")
         if section not in ("preprocessor", "scaling"):
-            pairs.append((rest if section == "params" and rest else name, _value_text(value)))
+            pairs.append((rest if section == "params" and rest else name, value_text(value)))
     return tuple(pairs)
 
 
-def _value_text(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a short text for the value of a dimension."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

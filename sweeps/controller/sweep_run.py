@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import conclusion, mlflow_summary
+from sweeps.controller.commands import discard_stale
 from sweeps.controller.conclusion import Conclusion
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
@@ -184,6 +185,8 @@ class SweepRun:
     def _run(self, trackers: TrackerHub) -> SweepResult:
         concluded: Conclusion | None = None
         report, timeout = "", CLOSE_WITHIN
+        with contextlib.suppress(OSError):
+            discard_stale(self.folder)
         try:
             self._publish_stage("starting Ray")
             with self._check_started_early(), self._session() as session:

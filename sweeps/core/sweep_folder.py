@@ -9,6 +9,7 @@ NAME-DATE-TIME/
 ├── lock                  a file that is locked while a process runs the sweep
 ├── ray.json              while the sweep runs: the processes of Ray, if the sweep has started Ray
 ├── stages.json           the trials that wait for workers or have become silent, while the sweep runs
+├── commands/             commands to the process that runs the sweep, and its answers (see `controller/commands.py`)
 ├── tables/               tables that a Python script passed to `sweeps.run`
 ├── prepared/             what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes
 ├── trials/0007/          one folder for each trial
@@ -41,6 +42,7 @@ JOURNAL = "study.journal"
 LOCK = "lock"
 RAY = "ray.json"
 STAGES = "stages.json"
+COMMANDS = "commands"
 RESULT = "result.json"
 # In a bundle.
 MANIFEST = "manifest.json"
@@ -68,6 +70,7 @@ class SweepFolder:
         lock: The file that is locked while a process runs the sweep.
         ray: The file that lists the processes of Ray, if the sweep has started Ray.
         stages: The file that lists the trials that wait for workers or have become silent.
+        commands: Folder of the commands to the process that runs the sweep, and of its answers.
         result: The sweep's result, as `--json` prints it.
         bundle: Folder of the best trial's bundle.
         checkpoint: Folder of the best trial's checkpoint, in place of a bundle if the trainer has no `load`.
@@ -87,6 +90,7 @@ class SweepFolder:
         self.lock = path / LOCK
         self.ray = path / RAY
         self.stages = path / STAGES
+        self.commands = path / COMMANDS
         self.result = path / RESULT
         self.bundle = path / "bundle"
         self.checkpoint = path / "checkpoint"
@@ -143,7 +147,17 @@ def refuse_links(folder: Path) -> None:
         InputError: The folder of a trial, a checkpoint, or another file or folder of the sweep is a link.
     """
     sweep = SweepFolder(folder)
-    own = [sweep.trials, sweep.prepared, sweep.tables, sweep.bundle, sweep.checkpoint, sweep.exports, sweep.events, sweep.tensorboard]
+    own = [
+        sweep.trials,
+        sweep.commands,
+        sweep.prepared,
+        sweep.tables,
+        sweep.bundle,
+        sweep.checkpoint,
+        sweep.exports,
+        sweep.events,
+        sweep.tensorboard,
+    ]
     trials = [] if sweep.trials.is_symlink() else list(sweep.trials.glob("*"))
     inside = [path for trial in trials if not trial.is_symlink() for path in (trial / "logs", *trial.glob(CHECKPOINTS))]
     for path in (*own, *trials, *inside):

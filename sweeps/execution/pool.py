@@ -210,6 +210,11 @@ class _Pool:
             running.finish(State.FAIL, "cancelled")
             await self.forget(trial_id)
 
+    async def stop(self, trial_id: str) -> None:
+        """End a trial at once and kill its workers. The driver still gets the reports that the trial has made."""
+        if (running := self.trials.get(trial_id)) is not None:
+            running.end(State.PRUNED)
+
     async def interrupt(self, state: State) -> None:
         """End all trials now. No trial starts after this call.
 
@@ -218,9 +223,7 @@ class _Pool:
         """
         self.stopping = state
         for running in list(self.trials.values()):
-            if running.task is not None and running.progress.state is None:
-                running.task.cancel()
-            running.finish(state)
+            running.end(state)
 
     async def usage(self) -> Usage:
         """Return the resources in use and the stage of each active trial."""

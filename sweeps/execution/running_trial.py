@@ -212,3 +212,9 @@ class RunningTrial:
         """
         self.progress.finish(state, error, refused, final)
         self.changed.set()
+
+    def end(self, state: State) -> None:
+        """End the trial at once: cancel the task that runs the trial, which kills its workers. Do nothing if the trial has ended."""
+        if self.task is not None and self.progress.state is None:
+            self.task.cancel()
+        self.finish(state)

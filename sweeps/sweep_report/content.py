@@ -19,7 +19,7 @@ from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
 from sweeps.space import Space
 from sweeps.space.domains import short_names
-from sweeps.study.record import Record, TrialRecord, read
+from sweeps.study.record import STOPPED, Record, TrialRecord, read
 from sweeps.sweep_report.figures import Drawing, Drawn, Figure, best_first
 
 log = logging.getLogger(__name__)
@@ -110,6 +110,7 @@ def format_results(record: Record, space: Space, result: SweepResult, drawn: Dra
         _best(record, result),
         _top(ranked, names, record.metric, result.best["trial"] if result.best else None),
         _mattered(drawn),
+        _commands(record.trials),
         _failures(record.trials),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -197,6 +198,13 @@ def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best
     stopped = "\n\nA trial that was stopped early never wins against a trial that ran to its end."
     remark = "" if best is None or ranked[0].id == best else stopped
     return title + table(head, rows) + more + remark
+
+
+def _commands(trials: Sequence[TrialRecord]) -> str:
+    """Return a section about the trials that users have stopped or enqueued while the sweep ran; "" if there are none."""
+    enqueued, stopped = [t.id for t in trials if t.enqueued], [t.id for t in trials if t.reason == STOPPED]
+    lines = [f"- `{name}`: {', '.join(ids)}" for name, ids in (("sweeps enqueue", enqueued), ("sweeps stop", stopped)) if ids]
+    return "\n".join(["## Trials that commands added or stopped\n", *lines]) if lines else ""
 
 
 def _mattered(drawn: Drawn) -> str:

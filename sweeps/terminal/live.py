@@ -79,6 +79,8 @@ def line(s: SweepStatus) -> str:
     parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING'] - waiting} running", f"{s.states['PRUNED']} pruned"]
     if waiting:
         parts.insert(2, f"{waiting} waiting")
+    if s.paused:
+        parts.insert(1, "paused")
     if s.states["FAIL"]:
         parts.append(f"{s.states['FAIL']} failed")
     if s.best:

@@ -42,8 +42,10 @@ class View:
         top += self._part("best", _best(s, width - LABEL))
         if s.failure is not None:
             top += self._part("failed", [Text.assemble((s.failure[0], "red"), " ", clean(s.failure[1]))])
-        top += self._part("in use", flow(_use(s), width - LABEL, 2))
-        top += self._part("left", flow(_left(s), width - LABEL, 3, gap=" "), "now" if s.stage or s.reason else "left")
+        if not s.from_outside:
+            top += self._part("in use", flow(_use(s), width - LABEL, 2))
+        if not s.from_outside or s.stage or s.paused:
+            top += self._part("left", flow(_left(s), width - LABEL, 3, gap=" "), "now" if s.stage or s.reason or s.paused else "left")
         table = self._table(s, width, height - len(top) - 1)
         lines = [*top, Text(""), *table] if table else top
         for line in lines:
@@ -207,6 +209,8 @@ def _left(s: SweepStatus) -> list[Text]:
         return [Text(s.stage)]
     if s.reason is not None:
         return [Text(f"stopping: {s.reason}", "bold magenta")]
+    if s.paused:
+        return [Text("paused: running trials continue, and no new trial starts", "bold magenta")]
     if s.left is None:
         return [Text("unknown" if s.ended < s.total else "-", "dim")]
     about = "at most" if s.left.at_most else "about"

@@ -300,7 +300,7 @@ def format_sweep(sweep: SweepSummary, study: Record | None, width: int, most: in
     facts += [(word, relative_path(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
     facts += [] if sweep.is_copy else [("folder", relative_path(sweep.folder))]
     facts += [("store", sweep.store)] if sweep.store else []
-    if sweep.state in ("killed", "interrupted"):
+    if sweep.state in ("killed", "interrupted", "paused"):
         facts.append(("resume", resume_command(sweep.folder)))
     lines += pairs(facts)
     lines += [f"note: {note}" for note in result.get("notes", ())]
@@ -314,7 +314,7 @@ def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> 
     """Format the trials as a table, the best first, with a column for each dimension."""
     worst = math.inf
     sign = 1 if study.goal == "minimize" else -1
-    front, judge = {t.number for t in study.front}, study.objectives
+    front, judge, enqueued = {t.number for t in study.front}, study.objectives, any(t.enqueued for t in study.trials)
     of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
     def rank(t: TrialRecord) -> tuple[Any, ...]:
@@ -335,9 +335,11 @@ def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> 
         shown += [("yes" if t.result.feasible else "no") if t.result.metrics else "-"] if judge.constraints else []
         shown += ["-" if t.repeat_of is None else format_trial_id(t.repeat_of)] if study.repeats.count > 1 else []
         shown += [("*" if t.number in front else "")] if front else []
+        shown += [("yes" if t.enqueued else "")] if enqueued else []
         rows.append((t.id, sweep.state_of(t), *shown, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
     asked = [o.metric.upper() for o in judge.objectives] + [c.metric.upper() for c in bounded]
     more = ["FEASIBLE"] * bool(judge.constraints) + ["REPEATS"] * (study.repeats.count > 1) + ["FRONT"] * bool(front)
+    more += ["ENQUEUED"] * enqueued
     head = ("TRIAL", "STATE", *asked, *more, "STEPS", "SECONDS", *heads)
     text = format_table(head, rows, width, right=(*asked, "STEPS", "SECONDS"))
     left = len(study.trials) - len(rows)
@@ -364,6 +366,8 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_valid
     lines += pairs([("seed", t.seed)])
     if t.sizes:
         lines += pairs([("workers", ", ".join(map(str, t.sizes)))])
+    if t.enqueued:
+        lines += pairs([("origin", "the command `sweeps enqueue`")])
     if t.repeat_of is not None:
         lines += pairs([("repeats", f"trial {format_trial_id(t.repeat_of)}")])
     for taken in t.lineage:

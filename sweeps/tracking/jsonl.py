@@ -17,7 +17,7 @@ from sweeps.tracking import events
 from sweeps.tracking.json_values import json_value
 
 # Fields of `Result` that are written at the end of a trial.
-RESULT_FIELDS = ("value", "values", "best_step", "steps", "seconds", "feasible", "metrics", "final", "error")
+RESULT_FIELDS = ("value", "values", "best_step", "steps", "seconds", "feasible", "metrics", "final", "error", "reason")
 
 
 class JsonLinesTracker:
@@ -111,7 +111,7 @@ def to_json(event: events.Event) -> dict[str, object]:
                 "data": trial.data,
                 "seed": trial.seed,
             }
-            return {**content, "repeat_of": trial.repeat_of}
+            return {**content, "repeat_of": trial.repeat_of, "enqueued": trial.enqueued}
         case events.TrialChanged():
             size = {} if event.workers is None else {"workers": event.workers}
             return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage, **size}

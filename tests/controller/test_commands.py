@@ -10,19 +10,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.controller.commands import FOLDER, Command, CommandError, CommandQueue, Enqueue, Pause, Resume, Stop, parse, send
+from sweeps.controller.commands import (
+    FOLDER,
+    KEPT_ANSWERS,
+    Answer,
+    Command,
+    CommandError,
+    CommandQueue,
+    Enqueue,
+    Pause,
+    Resume,
+    Stop,
+    discard_stale,
+    parse,
+    parse_answer,
+    read_answer,
+    send,
+)
 
 COMMANDS: list[Command] = [Stop(), Stop("0007"), Pause(), Resume(), Enqueue({"params.eta": 0.1, "params.depth": 3})]
 
 
 def received(queue: CommandQueue) -> list[Command]:
     commands: list[Command] = []
-    queue.poll(commands.append)
+
+    def handle(command: Command, name: str) -> Answer:
+        commands.append(command)
+        return Answer("done")
+
+    queue.poll(handle)
+    for answer in queue.answers():
+        answer.unlink()
     return commands
 
 
 def test_commands_arrive_once_in_the_order_of_sending(tmp_path):
-    queue = CommandQueue(tmp_path, time.time())
+    queue = CommandQueue(tmp_path)
     assert received(queue) == [], "there is no folder yet"
     files = [send(tmp_path, command) for command in COMMANDS]
     assert all(file.exists() for file in files)
@@ -32,26 +55,48 @@ def test_commands_arrive_once_in_the_order_of_sending(tmp_path):
 
 def test_a_file_is_deleted_only_after_its_command_was_handled(tmp_path):
     file = send(tmp_path, Enqueue({}))
-    queue, existed = CommandQueue(tmp_path, time.time()), []
-    queue.poll(lambda command: existed.append(file.exists()))
+    queue, existed = CommandQueue(tmp_path), []
+
+    def handle(command: Command, name: str) -> Answer:
+        existed.append(file.exists() and name == file.stem)
+        return Answer("trial 0003 is the next trial to start", "0003")
+
+    assert read_answer(file) is None
+    queue.poll(handle)
     assert existed == [True] and not file.exists()
+    assert read_answer(file) == Answer("trial 0003 is the next trial to start", "0003")
+    assert read_answer(file) is None and not queue.answers(), "an answer is read once"
+
+
+def test_answers_that_nobody_reads_are_deleted(tmp_path):
+    queue = CommandQueue(tmp_path)
+    for _ in range(KEPT_ANSWERS + 3):
+        send(tmp_path, Pause())
+        queue.poll(lambda command, name: Answer("done"))
+    assert len(queue.answers()) == KEPT_ANSWERS
+    discard_stale(tmp_path)
+    assert not list((tmp_path / FOLDER).iterdir())
 
 
 def test_a_command_for_an_earlier_process_is_dropped_but_a_configuration_stays_queued(tmp_path):
-    for command in COMMANDS:
-        send(tmp_path, command)
-    assert received(CommandQueue(tmp_path, time.time() + 1)) == [COMMANDS[-1]]
+    files = [send(tmp_path, command) for command in COMMANDS]
+    discard_stale(tmp_path)
+    answers = [read_answer(file) for file in files]
+    assert all(answer is not None and "sent to an earlier process" in answer.problems[0] for answer in answers[:-1])
+    assert answers[-1] is None
+    assert received(CommandQueue(tmp_path)) == [COMMANDS[-1]]
     assert not list((tmp_path / FOLDER).iterdir())
 
 
 def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(tmp_path, caplog):
-    def refuse(command: Command) -> None:
-        raise CommandError("there is no trial 0099")
+    def refuse(command: Command, name: str) -> Answer:
+        raise CommandError("there is no trial 0099", "the trials are 0000 to 0003", invalid=True)
 
     file = send(tmp_path, Stop("0099"))
     with caplog.at_level(logging.WARNING):
-        CommandQueue(tmp_path, 0.0).poll(refuse)
+        CommandQueue(tmp_path).poll(refuse)
     assert "there is no trial 0099" in caplog.text and not file.exists()
+    assert read_answer(file) == Answer(problems=("there is no trial 0099", "the trials are 0000 to 0003"), invalid=True)
 
 
 NAME = f"{time.time_ns() + 10**12:020d}-1.json"
@@ -86,7 +131,7 @@ BAD += ['{"command": "stop", "trial": 7}', '{"command": "pause", "for": 3}', '{"
 
 @pytest.mark.parametrize("kind", BAD, ids=lambda kind: kind[:30])
 def test_a_damaged_or_foreign_file_is_left_alone_and_reported_once(tmp_path, caplog, kind):
-    name, queue = plant(tmp_path, kind), CommandQueue(tmp_path, 0.0)
+    name, queue = plant(tmp_path, kind), CommandQueue(tmp_path)
     with caplog.at_level(logging.WARNING):
         assert received(queue) == [] and received(queue) == []
     assert len(caplog.records) == 1 and name in caplog.text
@@ -99,7 +144,7 @@ def test_a_file_of_another_user_is_not_obeyed(tmp_path, caplog, monkeypatch):
     send(tmp_path, Stop())
     own = os.getuid()
     with caplog.at_level(logging.WARNING):
-        queue = CommandQueue(tmp_path, 0.0)
+        queue = CommandQueue(tmp_path)
         monkeypatch.setattr(os, "getuid", lambda: own + 1)
         assert received(queue) == [] and received(queue) == []
     assert len(caplog.records) == 1 and "belong to the user who runs the sweep" in caplog.text
@@ -111,11 +156,25 @@ def test_a_queue_that_is_a_link_is_not_read(tmp_path, caplog):
     file = send(elsewhere, Stop())
     (folder / FOLDER).symlink_to(elsewhere / FOLDER)
     with caplog.at_level(logging.WARNING):
-        assert received(CommandQueue(folder, 0.0)) == []
+        assert received(CommandQueue(folder)) == []
     assert "ignored" in caplog.text and file.exists()
 
 
 @given(st.text())
 def test_any_text_is_a_command_or_an_error(text):
-    with pytest.raises(CommandError):
-        parse(text)
+    for read in (parse, parse_answer):
+        with pytest.raises(CommandError):
+            read(text)
+
+
+@given(st.builds(Answer, st.text(), st.none() | st.text(), st.lists(st.text()).map(tuple), st.booleans()))
+def test_an_answer_survives_its_file(answer):
+    assert parse_answer(answer.as_text()) == answer
+
+
+def test_an_answer_that_is_a_link_is_not_read(tmp_path):
+    file = send(tmp_path, Pause())
+    (tmp_path / "elsewhere").write_text(Answer("done").as_text())
+    file.with_suffix(".answer").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CommandError, match="cannot be read"):
+        read_answer(file)

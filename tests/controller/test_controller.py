@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import math
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller.commands import FOLDER, Command, Enqueue, Pause, Resume, Stop, send
+from sweeps.controller.commands import Answer, Command, Enqueue, Pause, Resume, Stop, discard_stale, read_answer, send
 from sweeps.controller.controller import MAX_POOL_DEATHS, SweepController
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, State
@@ -19,6 +20,7 @@ from sweeps.execution.messages import Progress, ResumeState, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import Journal
+from sweeps.study.record import STOPPED
 from sweeps.tracking.events import TrialChanged
 from tests.search.deaths import Deaf
 
@@ -245,44 +247,112 @@ def going(make_space, tmp_path) -> SweepController:
     return made
 
 
-def command(going: SweepController, command: Command) -> None:
-    """Send a command and let the controller carry it out."""
-    send(going.folder, command)
+def command(going: SweepController, command: Command) -> Answer:
+    """Send a command, let the controller carry it out, and return the answer."""
+    file = send(going.folder, command)
     going._status_time = 0.0
     going.poll()
+    assert not file.exists(), "a handled command is deleted"
+    answer = read_answer(file)
+    assert answer is not None
+    return answer
+
+
+def answers_of(going: SweepController, *commands: Command) -> list[str]:
+    """Send commands one after the other, and return the text of each answer, or its problems."""
+    return ["; ".join(answer.problems) or answer.text for answer in (command(going, one) for one in commands)]
 
 
 def test_a_command_stops_the_sweep_and_leaves_its_trials_resumable(going):
-    command(going, Stop())
-    assert going.reason == "interrupted"
+    assert answers_of(going, Stop(), Stop()) == ["stopping; 1 trial is interrupted", "the sweep is ending already (interrupted)"]
+    assert going.reason == "interrupted" and going.commands.notes
     with pytest.raises(StopIteration):
         going.start_trial()
     going.close()
     assert [t.result.state for t in record_of(going.folder)] == [State.RUNNING]
 
 
-@pytest.mark.parametrize("rung, call", [(None, "cancel"), (1, "answer")])
-def test_a_command_stops_one_trial_at_its_next_report(going, rung, call):
+def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(going):
     assert going.start_trial() == "0001"
-    command(going, Stop("0000"))
-    assert list(going.running) == ["0000", "0001"], "nothing was reported yet"
     calls: list[tuple[Any, ...]] = []
-    setattr(going.pool, call, SimpleNamespace(remote=lambda *args: calls.append(args)))
-    assert going.on_trial_progress("0001", news(1, 0.5)) is Action.CONTINUE
-    assert going.on_trial_progress("0000", news(1, 0.5, rung=rung)) is Action.STOP
-    assert calls == [("0000",) if rung is None else ("0000", 1, False)] and list(going.running) == ["0001"]
+    going.pool.stop = SimpleNamespace(remote=lambda *args: calls.append(args))
+    going.on_trial_progress("0000", news(1, 0.5))
+    file = send(going.folder, Stop("0000"))
+    for _ in range(2):  # The pool may have been restarted after the first request.
+        going._status_time = 0.0
+        going.poll()
+    assert calls == [("0000",)] * 2 and read_answer(file) is None, "the answer waits for the trial's last reports"
+    assert going.on_trial_progress("0000", news(2, 0.4, state=State.PRUNED)) is Action.STOP
+    going._status_time = 0.0
+    going.poll()
+    assert read_answer(file) == Answer("trial 0000 is stopped, after 2 steps", "0000") and list(going.running) == ["0001"]
     first, second = record_of(going.folder)
     assert (first.result.state, second.result.state) == (State.PRUNED, State.RUNNING)
-    assert going.on_trial_progress("0000", Progress(state=State.FAIL, error="cancelled")) is Action.STOP, "the trial's last progress"
+    assert first.reason == first.result.reason == STOPPED and first.result.value == 0.4
+    assert answers_of(going, Stop("0000")) == ["trial 0000 has ended already (PRUNED)"]
+
+
+def test_the_steps_of_a_stopped_cross_validation_are_folds(going):
+    data = going.space.data
+    object.__setattr__(going.space, "data", dataclasses.replace(data, valid=dataclasses.replace(data.valid, kind="folds", folds=5)))
+    file = send(going.folder, Stop("0000"))
+    going.on_trial_progress("0000", news(1, 0.5))
+    for state in (State.PRUNED, None):
+        going._status_time = 0.0
+        going.poll()
+        going.on_trial_progress("0000", news(2, 0.4, state=state))
+    assert read_answer(file) == Answer("trial 0000 is stopped, after 2 folds", "0000")
+
+
+def test_a_trial_that_ends_before_it_is_stopped_keeps_its_end(going):
+    file = send(going.folder, Stop("0000"))
+    going._status_time = 0.0
+    going.poll()
+    going.on_trial_progress("0000", news(1, 0.5, state=State.COMPLETE))
+    going._status_time = 0.0
+    going.poll()
+    assert read_answer(file) == Answer(problems=("trial 0000 has ended already (COMPLETE)",))
+    assert [(t.result.state, t.reason) for t in record_of(going.folder)] == [(State.COMPLETE, None)]
+
+
+def test_a_paused_trial_and_an_interrupted_trial_can_be_stopped(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: hyperband, max_t: 9, reduction_factor: 3}")
+    first, _ = controller(space, tmp_path)
+    for _ in range(2):
+        assert first.start_trial() is not None
+    first.on_trial_progress("0000", news(1, 0.5))
+    first.search.store.record_pause(0, 1)
+    going, _ = controller(space, tmp_path)
+    going._monitor = Monitor()
+    assert going.search.view.paused == {0: 1} and list(going.search.interrupted) == [1]
+    assert answers_of(going, Stop("0000"), Stop("0001")) == [
+        "trial 0000 is stopped, after 1 step",
+        "trial 0001 is stopped, before its first step",
+    ]
+    assert not going.search.view.paused and not going.search.interrupted
+    assert [(t.result.state, t.reason) for t in record_of(tmp_path)] == [(State.PRUNED, STOPPED)] * 2
 
 
 def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(going):
-    command(going, Pause())
-    assert going.start_trial() is None and going.reason is None
+    assert command(going, Pause()).text == "paused; 1 trial is still running, and no new trial starts"
+    assert going.start_trial() is None and going.reason is None and going.status().paused
+    assert record.read(going.folder).paused
     assert going.on_trial_progress("0000", news(1, 0.5)) is Action.CONTINUE
     send(going.folder, Resume())
     going._status_time = 0.0
     assert going.start_trial() == "0001", "a paused controller polls when Ray Tune asks for a trial"
+    assert not record.read(going.folder).paused and not going.status().paused
+
+
+def test_a_driver_that_follows_a_paused_one_is_not_paused(make_space, tmp_path):
+    space = make_space(BODY)
+    first, _ = controller(space, tmp_path)
+    first._monitor = Monitor()
+    assert first.start_trial() == "0000"
+    command(first, Pause())
+    assert record.read(tmp_path).paused
+    going, _ = controller(space, tmp_path)
+    assert going.start_trial() == "0000" and going.start_trial() == "0001" and not record.read(tmp_path).paused
 
 
 def test_a_paused_sweep_can_be_stopped(going):
@@ -291,17 +361,115 @@ def test_a_paused_sweep_can_be_stopped(going):
     going._status_time = 0.0
     with pytest.raises(StopIteration):
         going.start_trial()
-    assert going.reason == "interrupted"
+    assert going.reason == "interrupted" and not record.read(going.folder).paused
 
 
-@pytest.mark.parametrize(
-    "refused, why",
-    [(Stop("0099"), "0099 is not running; the running trials are: 0000"), (Enqueue({"params.eta": 0.5}), "cannot enqueue")],
-)
-def test_a_command_that_cannot_be_carried_out_is_logged(going, caplog, refused, why):
-    command(going, refused)
-    assert why in caplog.text and going.reason is None
-    assert not list((going.folder / FOLDER).iterdir())
+def test_a_sweep_ends_if_no_trial_is_left_to_start_in_a_pause(make_space, tmp_path):
+    going, _ = controller(make_space(BODY, max_trials=2), tmp_path)
+    going._monitor = Monitor()
+    assert going.start_trial() is not None
+    command(going, Pause())
+    command(going, Resume())
+    assert going.start_trial() is not None
+    assert answers_of(going, Pause()) == ["all trials have started already, so a pause would change nothing"]
+    for name in ("0000", "0001"):
+        going.on_trial_progress(name, news(1, 0.5, state=State.COMPLETE))
+    with pytest.raises(StopIteration):
+        going.start_trial()
+
+
+def test_elastic_trials_may_grow_during_a_pause(make_space, tmp_path):
+    going, _ = controller(make_space(ELASTIC, scheduler="{name: none}", extra=""), tmp_path)
+    going._monitor = monitor = Monitor()
+    told = []
+    assert going.start_trial() is not None
+    for one in (Pause(), Resume()):
+        command(going, one)
+        going._status_time = 0.0
+        going.poll()
+        told.append(monitor.all_started)
+    assert told == [True, False]
+
+
+def test_an_enqueued_configuration_starts_next_and_the_record_says_so(going):
+    assert command(going, Enqueue({"eta": 0.25})) == Answer("trial 0001 is the next trial to start", "0001")
+    assert command(going, Enqueue({"params.eta": 0.75})).text == "trial 0002 starts after 1 trial enqueued earlier"
+    assert [going.start_trial(), going.start_trial(), going.start_trial()] == ["0001", "0002", "0003"]
+    trials = record_of(going.folder)
+    assert [t.enqueued for t in trials] == [False, True, True, False]
+    assert [t.params["eta"] for t in trials[1:3]] == [0.25, 0.75] and trials[1].to_json()["enqueued"] is True
+    assert going.search.store.trial(1).enqueued and not going.search.store.trial(3).enqueued
+
+
+def test_a_configuration_enqueued_during_a_pause_starts_after_it(going):
+    command(going, Pause())
+    assert command(going, Enqueue({"eta": 0.25})).text == "trial 0001 is the next trial to start, when the sweep is resumed"
+    assert going.start_trial() is None
+    assert answers_of(going, Stop("0001")) == [
+        "trial 0001 is enqueued, but has not started yet; only a trial that has started can be stopped"
+    ]
+    command(going, Resume())
+    assert going.start_trial() == "0001"
+
+
+def test_an_enqueued_configuration_survives_the_driver_and_is_enqueued_once(make_space, tmp_path):
+    space = make_space(BODY)
+    first, _ = controller(space, tmp_path)
+    first._monitor = Monitor()
+    file = send(tmp_path, Enqueue({"eta": 0.25}))
+    text = file.read_bytes()
+    first._status_time = 0.0
+    first.poll()
+    file.write_bytes(text)  # The driver died before it could delete the command.
+    discard_stale(tmp_path)
+    going, _ = controller(space, tmp_path)
+    going._monitor, going._status_time = Monitor(), 0.0
+    going.poll()
+    assert read_answer(file) == Answer("trial 0000 starts after 1 trial enqueued earlier", "0000")
+    assert [going.start_trial(), going.start_trial()] == ["0000", "0001"]
+    assert [(t.enqueued, t.params["eta"] == 0.25) for t in record_of(tmp_path)] == [(True, True), (False, False)]
+
+
+def test_initial_points_are_not_skipped_because_of_enqueued_configurations(make_space, tmp_path):
+    space = make_space(BODY, points="[{params.eta: 0.1}, {params.eta: 0.2}]", max_trials=4)
+    going, _ = controller(space, tmp_path)
+    going._monitor = Monitor()
+    for eta in (0.7, 0.8):
+        command(going, Enqueue({"eta": eta}))
+        assert going.start_trial() is not None
+    going, _ = controller(space, tmp_path)  # a resume
+    while len(going.running) < 4:
+        assert going.start_trial() is not None
+    assert [t.params["eta"] for t in record_of(tmp_path)] == [0.7, 0.8, 0.1, 0.2]
+    going._monitor = Monitor()
+    refused = "all 4 trials of limits.max_trials have started; `sweeps resume --add-trials` adds trials later"
+    assert answers_of(going, Enqueue({"eta": 0.5})) == [refused]
+    with pytest.raises(StopIteration):
+        going.start_trial()
+
+
+PBT = "{name: pbt, perturbation_interval: 2, max_t: 4}"
+REFUSED = [
+    (BODY, "{name: none}", Enqueue({"eta": 3, "etaa": 1}), ["must be within its bounds, 0 to 1, got 3", "no dimension `etaa`"], True),
+    (BODY, "{name: none}", Enqueue({}), ["give at least one value"], True),
+    (BODY, PBT, Enqueue({"eta": 0.5}), ["pbt starts all trials of its population at once"], False),
+    (BODY, PBT, Pause(), ["pbt starts all trials at once"], False),
+    ("params: {eta: {grid: [1, 2]}}", "{name: none}", Enqueue({"eta": 1}), ["all dimensions of the space are grids"], False),
+    ("params: {eta: 0.5}", "{name: none}", Enqueue({"eta": 0.5}), ["the space has no dimension"], False),
+    (BODY, "{name: none}", Stop("0099"), ["no trial `0099`; the trials are 0000 to 0000"], True),
+    (BODY, "{name: none}", Resume(), ["is running and is not paused"], False),
+]
+
+
+@pytest.mark.parametrize("body, scheduler, refused, why, invalid", REFUSED)
+def test_a_command_that_cannot_be_carried_out_is_answered_and_logged(make_space, tmp_path, caplog, body, scheduler, refused, why, invalid):
+    going, _ = controller(make_space(body, scheduler=scheduler, max_trials=4), tmp_path)
+    going._monitor = Monitor()
+    assert going.start_trial() == "0000"
+    answer = command(going, refused)
+    assert len(answer.problems) == len(why) and answer.invalid is invalid and not answer.text
+    assert all(text in "; ".join(answer.problems) and text in caplog.text for text in why)
+    assert going.reason is None and not going.status().paused
 
 
 ELASTIC = BODY + "\nscaling: {num_workers: {elastic: [1, 3]}, resources_per_worker: {CPU: 1, GPU: 0.5}}"

@@ -184,6 +184,7 @@ class RunWriter:
             tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self._sweep}
             tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
             tags |= {} if trial.repeat_of is None else {"sweeps.repeats": format_trial_id(trial.repeat_of)}
+            tags |= {"sweeps.enqueued": "true"} if trial.enqueued else {}
             where = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
             run = self._find_run(where) if look_first else None
             if run is None:
@@ -268,6 +269,8 @@ class RunWriter:
         tags["sweeps.state"] = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
         if self._constrained:
             tags["sweeps.feasible"] = str(result.feasible).lower()
+        if result.reason:
+            tags["sweeps.reason"] = result.reason[:TAG_LENGTH]
         if result.error:
             tags["sweeps.error"] = result.error[-TAG_LENGTH:]
         if result.state is not State.RUNNING:  # An interrupted trial may continue, and metrics cannot be removed.

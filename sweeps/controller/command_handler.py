@@ -1,0 +1,152 @@
+"""Carry out the commands that users send to a running sweep: stop, pause, resume and enqueue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from sweeps.controller.commands import Answer, Command, CommandError, CommandQueue, Enqueue, Pause, Stop
+from sweeps.core.errors import InputError
+from sweeps.core.trial import State, format_trial_id
+from sweeps.space.enqueued_point import parse_point, problem_texts, refusal
+from sweeps.study import record
+from sweeps.study.record import STOPPED
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from sweeps.controller.controller import SweepController
+
+
+class CommandHandler:
+    """Carries out the commands to one sweep.
+
+    A pause lasts until `sweeps resume`, or until the process that runs the sweep ends. The study says whether the sweep is paused, so that
+    other processes can show it.
+
+    Args:
+        controller: The controller of the sweep.
+
+    Attributes:
+        paused: True while no new trials may start.
+        notes: Notes for the sweep's result.
+    """
+
+    def __init__(self, controller: SweepController):
+        self.paused = False
+        self.notes: tuple[str, ...] = ()
+        self._controller, self._search = controller, controller.search
+        self._queue = CommandQueue(controller.folder)
+        self._stopping: set[str] = set()  # ids of the commands whose trials are being stopped
+        self._search.store.record_sweep_pause(False)  # An earlier process may have died during a pause.
+
+    def poll(self) -> None:
+        """Carry out the commands that have arrived."""
+        self._queue.poll(self._handle)
+
+    def end_pause(self) -> None:
+        """Let trials start again after a pause."""
+        if self.paused:
+            self.paused = False
+            self._search.store.record_sweep_pause(False)
+
+    def _handle(self, command: Command, name: str) -> Answer | None:
+        """Carry out a command. Return None if the command is not finished yet.
+
+        Args:
+            command: The command.
+            name: Id of the command.
+
+        Raises:
+            CommandError: The command cannot be carried out.
+        """
+        reason = self._controller.reason
+        if reason is not None:
+            ending = f"the sweep is ending already ({reason})"
+            if command == Stop():
+                return Answer(ending)
+            raise CommandError(ending)
+        if isinstance(command, Stop):
+            return self._stop_sweep() if command.trial is None else self._stop_trial(command.trial, name)
+        if isinstance(command, Enqueue):
+            return self._enqueue(command.parameters, name)
+        return self._pause() if isinstance(command, Pause) else self._resume()
+
+    def _stop_sweep(self) -> Answer:
+        running = len(self._controller.running)
+        self.notes = ("the sweep was stopped by the command `sweeps stop`",)
+        self._controller.stop("interrupted", State.RUNNING)
+        return Answer(f"stopping; {_trials(running)} interrupted" if running else "stopping")
+
+    def _stop_trial(self, trial: str, name: str) -> Answer | None:
+        """Stop a trial. Return None until a running trial has ended."""
+        found = self._trial(trial)
+        stopped = name in self._stopping and record.latest_progress(found).get("reason") == STOPPED
+        if found.state.is_finished() and not stopped:
+            raise CommandError(f"trial {trial} has ended already ({'GIVEN' if record.is_given(found) else found.state.name})")
+        if not found.state.is_finished():
+            self._stopping.add(name)
+            self._controller.stop_trial(found.number)
+        if trial in self._controller.running:
+            return None
+        self._stopping.discard(name)
+        steps, unit = self._search.store.live_trial(found.number).steps, "fold" if self._search.space.data.folds else "step"
+        after = f"after {steps} {unit}{'s' * (steps != 1)}" if steps else f"before its first {unit}"
+        return Answer(f"trial {trial} is stopped, {after}", trial)
+
+    def _trial(self, trial: str) -> FrozenTrial:
+        """Return a trial that has started.
+
+        Raises:
+            CommandError: There is no such trial.
+        """
+        trials = {format_trial_id(t.number): t for t in self._search.store.trials()}
+        if (found := trials.get(trial)) is None:
+            shown = f"the trials are {min(trials)} to {max(trials)}" if trials else "no trial has started"
+            raise CommandError(f"no trial `{trial}`; {shown}", invalid=True)
+        if "begun" not in found.user_attrs:
+            raise CommandError(f"trial {trial} is enqueued, but has not started yet; only a trial that has started can be stopped")
+        return found
+
+    def _pause(self) -> Answer:
+        scheduler = self._search.scheduler
+        if scheduler.perturbs:
+            name = self._search.space.scheduler.name
+            raise CommandError(f"the scheduler {name} starts all trials at once, so a pause would change nothing; use `sweeps stop`")
+        if not self._controller.may_start_trials():
+            raise CommandError("all trials have started already, so a pause would change nothing")
+        self._search.store.record_sweep_pause(True)
+        self.paused = True
+        running = len(self._controller.running)
+        return Answer(f"paused; {_trials(running)} still running, and no new trial starts" if running else "paused; no new trial starts")
+
+    def _resume(self) -> Answer:
+        if not self.paused:
+            raise CommandError("the sweep is running and is not paused")
+        self.end_pause()
+        left = self._search.to_run
+        return Answer(f"running again; {left} trial{'s' * (left != 1)} left to start")
+
+    def _enqueue(self, parameters: Mapping[str, JsonValue], name: str) -> Answer:
+        if (reason := refusal(self._search.space, self._search.scheduler.perturbs)) is not None:
+            raise CommandError(reason)
+        try:
+            keys = parse_point(self._search.space, parameters)
+        except InputError as e:
+            raise CommandError(*problem_texts(e), invalid=True) from None
+        ahead = self._search.queue.waiting
+        number = self._search.enqueue(keys, name)
+        if number is None:
+            limit = self._search.space.limits.max_trials
+            raise CommandError(f"all {limit} trials of limits.max_trials have started; `sweeps resume --add-trials` adds trials later")
+        trial = format_trial_id(number)
+        place = f"starts after {_trials(ahead, verb=False)} enqueued earlier" if ahead else "is the next trial to start"
+        return Answer(f"trial {trial} {place}" + (", when the sweep is resumed" if self.paused else ""), trial)
+
+
+def _trials(count: int, verb: bool = True) -> str:
+    """Return a number of trials as text, such as `1 trial is` or `2 trials are`."""
+    noun = f"{count} trial{'s' * (count != 1)}"
+    return f"{noun} {'is' if count == 1 else 'are'}" if verb else noun
