@@ -13,11 +13,31 @@ from sweeps.cli import main
 from sweeps.core import errors
 
 # The verbs in the order in which a user meets them.
-ORDER = ("validate", "plan", "run", "resume", "ls", "show", "logs", "ui", "export", "predict", "serve", "rerun", "gc", "repair", "schema")
+ORDER = (
+    "validate",
+    "plan",
+    "run",
+    "resume",
+    "ls",
+    "show",
+    "logs",
+    "stop",
+    "pause",
+    "enqueue",
+    "ui",
+    "export",
+    "predict",
+    "serve",
+    "rerun",
+    "gc",
+    "repair",
+    "schema",
+)
 MEANINGS = {
     0: "The command succeeded.",
     1: "The sweep failed, because no trial has a value; the first error is shown. Other causes: another process runs the sweep, or a "
-    "bundle cannot be written or read. For `rerun`: the values differ.",
+    "bundle cannot be written or read. For `rerun`: the values differ. For `stop`, `pause` and `enqueue`: no process runs the "
+    "sweep, the process does not answer, or the state of the sweep does not allow the command.",
     2: "The input is wrong: the space file, an option, or the data.",
     130: "The command was interrupted with Ctrl-C. After Ctrl-C, `serve` and `ui` exit with 0 instead.",
 }

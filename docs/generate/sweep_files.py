@@ -37,6 +37,7 @@ FILES: Mapping[str, str] = {
     "lock": "A lock file. It is locked while a process runs the sweep, and it is never deleted.",
     "ray.json": "The Ray processes of the sweep. The file exists while the sweep runs.",
     "stages.json": "The trials that are preparing, waiting or starting. The file exists while the sweep runs.",
+    "commands/": "Commands to the process that runs the sweep, and its answers. See [Control a running sweep](../how-to/control.md).",
     "*.damaged-N": "Files and folders that `sweeps repair` has renamed. Delete them when you no longer need them.",
 }
 ROOT: Mapping[str, str] = {

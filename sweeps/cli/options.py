@@ -31,7 +31,7 @@ class _LocalRoot(_Root):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_address(value):
-            verbs = "run, resume, show, export, rerun and gc"
+            verbs = "run, resume, show, stop, pause, enqueue, export, rerun and gc"
             raise InputError(Problem("--dir", f"{value}: must be a folder; only {verbs} take an address in a store"))
         return super().convert(value, param, ctx)
 

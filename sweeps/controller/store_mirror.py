@@ -13,28 +13,25 @@ import contextlib
 import json
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.controller.store_commands import CommandExchange
+from sweeps.controller.store_driver import DEAD_AFTER, driver_silence, read_driver, this_machine
 from sweeps.core.atomic_files import write_bytes, write_text
 from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked, SweepsError
-from sweeps.core.json_files import read_json_object
-from sweeps.core.processes import is_alive
 from sweeps.core.stores import DRIVER, Store, open_store, store_of
-from sweeps.core.sweep_folder import JOURNAL, LOCK, MANIFEST, ORIGIN, RAY, RESULT, SCRATCH, STAGES
+from sweeps.core.sweep_folder import COMMANDS, JOURNAL, LOCK, MANIFEST, ORIGIN, RAY, RESULT, SCRATCH, STAGES
 
 log = logging.getLogger(__name__)
 
 # Files and folders of a sweep's folder that are not copied. `trials` has logs, which workers copy.
-LEFT_OUT = frozenset({LOCK, RAY, STAGES, "trials", "commands", *SCRATCH})
+LEFT_OUT = frozenset({LOCK, RAY, STAGES, "trials", COMMANDS, *SCRATCH})
 # Seconds between two rounds, in each of which the changed files are copied.
 INTERVAL = 5.0
-# A driver that has not renewed `driver.json` for this many seconds is dead.
-DEAD_AFTER = 60.0
 # Seconds to wait for an answer of the pool.
 POOL_ANSWERS = 30.0
 # (size, time of the last change in nanoseconds) of each file, by its name relative to the sweep's folder.
@@ -115,6 +112,7 @@ class StoreMirror:
         self._copies = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
         self._renewals = threading.Thread(target=self._renew_driver, name="sweeps-store-driver", daemon=True)
         self._failing = False
+        self._commands = CommandExchange(folder)
 
     def start(self) -> None:
         """Copy all files, and continue to copy changed files in the background.
@@ -193,6 +191,7 @@ class StoreMirror:
         with self._lock:
             unneeded = self._unneeded()
             self._save_driver(store)
+            self._commands.exchange(store)
             result, journal = find_files(self.folder).get(RESULT), self._read_journal()
             now = find_files(self.folder)
             changed, gone = changed_files(self._copied, now, result)
@@ -308,36 +307,3 @@ def refuse_running(store: Store, scratch: Path) -> None:
     host, pid = driver.get("host"), driver.get("pid")
     wait = f"if it is dead, try again in {DEAD_AFTER - silent:.0f} s"
     raise SweepLocked(f"{store.address}: process {pid} on {host} was running this sweep {max(0, silent):.0f} s ago; {wait}")
-
-
-def this_machine() -> str:
-    """Return a name of this machine since its last start: its host name, and a part of the kernel's boot id."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return f"{socket.gethostname()}-{boot.read_text()[:8]}" if boot.exists() else socket.gethostname()
-
-
-def read_driver(store: Store, scratch: Path) -> dict[str, Any]:
-    """Return the content of `driver.json` in a store; {} if there is none. `scratch` is the path of a temporary file."""
-    try:
-        store.get(DRIVER, scratch)
-    except FileNotFoundError:
-        return {}
-    driver = read_json_object(scratch) or {}
-    scratch.unlink()
-    return driver
-
-
-def driver_silence(driver: Mapping[str, Any], host: str, now: float) -> float | None:
-    """Return for how many seconds a driver has not renewed `driver.json`. Return None if the driver is dead.
-
-    Args:
-        driver: Content of `driver.json`.
-        host: Name of this machine.
-        now: Current time, in seconds since the epoch.
-    """
-    seen, pid = driver.get("time"), driver.get("pid")
-    if not isinstance(seen, (int, float)) or not isinstance(pid, int) or now - seen >= DEAD_AFTER:
-        return None
-    if driver.get("host") == host and (pid == os.getpid() or not is_alive(pid)):
-        return None
-    return now - seen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from sweeps.controller import stored_sweeps, sweep_lookup
+from sweeps.controller.control import TIMEOUT, SweepControl
 from sweeps.controller.sweep_summary import trial_state
 from sweeps.core import folder_lock
 from sweeps.core.command_hints import DEFAULT_ROOT
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import optuna
 
     from sweeps.bundle.model import Bundle
+    from sweeps.core.result import SweepResult
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,10 @@ class Best:
 
 
 class Sweep:
-    """A sweep, read from its folder. The sweep may be running, finished, interrupted, killed or failed.
+    """A sweep, read from its folder. The sweep may be running, paused, finished, interrupted, killed or failed.
 
     A property reads the folder each time that you access it, so the value is up to date while the sweep runs. Only `bundle` is loaded once
-    and kept. Nothing is written to the folder. No user code runs, unless you access `bundle`.
+    and kept. Properties write nothing to the folder. No user code runs, unless you access `bundle` or continue a sweep with `resume`.
 
     Attributes:
         folder: The sweep's folder.
@@ -134,6 +137,74 @@ class Sweep:
         rows = [(t.number, step, value) for t in trials for step, value in t.curve]
         frame = pd.DataFrame(rows, columns=["trial", "step", "value"])
         return frame.astype({"trial": "int64", "step": "int64", "value": "float64"})
+
+    def stop(self, trial: int | str | None = None, *, timeout: float = TIMEOUT) -> None:
+        """Stop one trial at once, or stop the whole sweep and wait until its process has ended.
+
+        A stopped trial counts as pruned. A stopped sweep keeps its finished trials and exports the best one. It can be resumed.
+
+        Args:
+            trial: Number or id of the trial; None for the whole sweep.
+            timeout: Seconds to wait for the process that runs the sweep.
+
+        Raises:
+            InputError: There is no such trial.
+            SweepsError: No process runs the sweep, the trial has ended, or the process does not answer.
+        """
+        self._control(timeout).stop(trial)
+
+    def pause(self, *, timeout: float = TIMEOUT) -> None:
+        """Let no new trial start until `resume`. Running trials continue.
+
+        Args:
+            timeout: Seconds to wait for the process that runs the sweep.
+
+        Raises:
+            SweepsError: No process runs the sweep, a pause would change nothing, or the process does not answer.
+        """
+        self._control(timeout).pause()
+
+    def resume(self, **how: Any) -> SweepResult | None:
+        """Continue the sweep.
+
+        If the sweep is paused and its process is alive, that process starts trials again, and this method returns None. Otherwise, this
+        process continues the sweep, as `sweeps.resume` does.
+
+        Args:
+            how: Arguments of `sweeps.resume`, such as `add_trials`.
+
+        Raises:
+            SweepLocked: Another process runs the sweep, and the sweep is not paused.
+            SweepsError: The process does not answer, or the sweep cannot be continued.
+        """
+        from sweeps.controller.api import resume
+
+        control = self._control(TIMEOUT)
+        if not how and control.is_paused():
+            control.resume()
+            return None
+        return resume(self.folder, **how)
+
+    def enqueue(self, params: Mapping[str, Any], *, timeout: float = TIMEOUT) -> str:
+        """Let the next trial have these values. The search chooses the values of the other dimensions.
+
+        Args:
+            params: Values of dimensions by name, such as `{"eta": 0.1, "max_depth": 4}`.
+            timeout: Seconds to wait for the process that runs the sweep.
+
+        Returns:
+            The id that the trial will have, such as `0012`.
+
+        Raises:
+            InputError: A name or a value is wrong. There is one problem for each.
+            SweepsError: No process runs the sweep, the sweep takes no configurations, or the process does not answer.
+        """
+        trial = self._control(timeout).enqueue(params).trial
+        assert trial is not None
+        return trial
+
+    def _control(self, timeout: float) -> SweepControl:
+        return SweepControl.of(self.folder, timeout=timeout)
 
     @cached_property
     def bundle(self) -> Bundle:

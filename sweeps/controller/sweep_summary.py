@@ -31,7 +31,7 @@ class SweepSummary:
     Attributes:
         name: Name of the sweep's folder.
         folder: The sweep's folder.
-        state: "running", "finished", "failed", "interrupted", or "killed" if the process that ran the sweep died.
+        state: "running", "paused", "finished", "failed", "interrupted", or "killed" if the process that ran the sweep died.
         trials: Number of trials by state: `completed`, `pruned`, `failed`, `running` or `interrupted`. It is empty before the first
             trial. In a running sweep, trials that do not train yet are counted under the first word of their stage, such as `waiting`.
         total: Expected number of trials in the whole sweep. It may change while the sweep runs. None if it is not known.
@@ -63,9 +63,14 @@ class SweepSummary:
     store: str | None = None
     is_copy: bool = False
 
+    @property
+    def is_running(self) -> bool:
+        """True if a process runs the sweep, which may be paused."""
+        return self.state in ("running", "paused")
+
     def state_of(self, trial: TrialRecord) -> str:
         """Return a trial's state in one word. This is `waiting`, for example, if the trial waits for workers (see `stages`)."""
-        state = trial_state(trial, self.state == "running")
+        state = trial_state(trial, self.is_running)
         return _first_word(self.stages.get(trial.id, "running")) if state == "RUNNING" else state
 
     def to_json(self) -> dict[str, JsonValue]:
@@ -139,7 +144,7 @@ def summarize(folder: Path) -> SweepSummary:
     return SweepSummary(
         name=folder.name,
         folder=folder,
-        state="running" if running else "killed" if result is None else outcome_of(result),
+        state=_state(running, study, result),
         trials=trials or {},
         total=total,
         best=best,
@@ -151,6 +156,13 @@ def summarize(folder: Path) -> SweepSummary:
         problems=tuple(problems),
         store=recorded_store(folder),
     )
+
+
+def _state(running: bool, study: Record | None, result: dict[str, Any] | None) -> str:
+    """Return the value of `SweepSummary.state`."""
+    if running:
+        return "paused" if study is not None and study.paused else "running"
+    return "killed" if result is None else outcome_of(result)
 
 
 def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from sweeps.controller import api, store_mirror, stored_sweeps
-from sweeps.controller.store_mirror import StoreMirror, changed_files, driver_silence, find_files, in_order, is_copied
+from sweeps.controller import api, control, store_driver, store_mirror, stored_sweeps
+from sweeps.controller.store_driver import driver_silence
+from sweeps.controller.store_mirror import StoreMirror, changed_files, find_files, in_order, is_copied
 from sweeps.core import stores
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
 from sweeps.core.json_files import read_json_object
@@ -34,7 +35,7 @@ def bucket(tmp_path, monkeypatch):
         name = address.removeprefix("s3://bucket").strip("/")
         return ArrowStore(fs.LocalFileSystem(), str(folder / name) if name else str(folder), address, within=0)
 
-    for module in (stores, store_mirror, stored_sweeps):
+    for module in (stores, store_mirror, stored_sweeps, control):
         monkeypatch.setattr(module, "open_store", opened)
     return folder
 
@@ -178,7 +179,7 @@ def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path)
     (bucket / NAME / "driver.json").write_text(json.dumps({"host": "elsewhere", "pid": 7, "time": time.time()}))
     with pytest.raises(SweepLocked, match="process 7 on elsewhere was running this sweep"):
         stored_sweeps.fetch(ADDRESS, tmp_path / "other")
-    (bucket / NAME / "driver.json").write_text(json.dumps({"host": store_mirror.this_machine(), "pid": os.getpid(), "time": time.time()}))
+    (bucket / NAME / "driver.json").write_text(json.dumps({"host": store_driver.this_machine(), "pid": os.getpid(), "time": time.time()}))
     fetched = stored_sweeps.fetch(ADDRESS, tmp_path / "other")
     assert fetched == tmp_path / "other" / NAME and set(find_files(fetched)) == names_in(bucket) - {"driver.json"}
     assert stores.store_of(fetched) == ADDRESS and not list((tmp_path / "other").glob(".*"))

@@ -1,0 +1,338 @@
+"""Control a running sweep from another process: stop it or one of its trials, pause it, continue it, or enqueue a configuration.
+
+Each function sends a command to the process that runs the sweep, and waits for its answer. The process may run on another machine: then the
+command goes through the shared folder, or through the sweep's store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import JsonValue
+
+from sweeps.controller import commands, stored_sweeps
+from sweeps.controller.commands import Answer, Command, CommandError, Enqueue, Pause, Resume, Stop
+from sweeps.controller.store_commands import StoreChannel
+from sweeps.controller.sweep_summary import summarize
+from sweeps.core.command_hints import DEFAULT_ROOT, shell_command, sweep_argument
+from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.folder_lock import is_driven
+from sweeps.core.stores import allow, is_address, open_store, recorded_store
+from sweeps.core.sweep_folder import COMMANDS, SweepFolder
+from sweeps.core.trial import complete_trial_id
+from sweeps.study import record
+
+# Seconds to wait for the answer, by default.
+TIMEOUT = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command has done.
+
+    Attributes:
+        sweep: Name of the sweep.
+        command: Name of the command, such as `pause`.
+        text: What happened, in one line.
+        trial: Id of the trial that was stopped or enqueued; None for other commands.
+    """
+
+    sweep: str
+    command: str
+    text: str
+    trial: str | None = None
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the JSON object that the commands print with `--json`."""
+        return {"sweep": self.sweep, "command": self.command, "trial": self.trial, "text": self.text}
+
+    def __str__(self) -> str:
+        return f"{self.sweep}: {self.text}"
+
+
+class Channel(Protocol):
+    """Way to send commands to the process that runs a sweep.
+
+    Attributes:
+        interval: Seconds between two looks for an answer.
+    """
+
+    interval: float
+
+    def is_driven(self) -> bool:
+        """Return whether a process runs the sweep."""
+
+    def send(self, command: Command) -> str:
+        """Send a command, and return its name."""
+
+    def answer(self, name: str) -> Answer | None:
+        """Return the answer to a command and delete it. Return None if there is no answer yet."""
+
+    def withdraw(self, name: str) -> None:
+        """Take back a command that was not carried out."""
+
+
+class FolderChannel:
+    """Way to send commands through the sweep's folder; see `Channel`.
+
+    Args:
+        folder: The sweep's folder.
+    """
+
+    interval = 0.1
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+
+    def is_driven(self) -> bool:
+        """Return whether a process runs the sweep."""
+        return is_driven(self._folder)
+
+    def send(self, command: Command) -> str:
+        """Send a command, and return its name.
+
+        Raises:
+            InputError: The file of the command cannot be written.
+            SweepsError: The process that runs the sweep belongs to another user, so it would ignore the command.
+        """
+        if (user := SweepFolder(self._folder).lock.stat().st_uid) != os.getuid():
+            text = f"user {user} runs this sweep, and only this user can send commands to it"
+            raise SweepsError(f"{self._folder.name}: {text}")
+        try:
+            return commands.send(self._folder, command).name
+        except OSError as e:
+            raise InputError(Problem(str(self._folder / COMMANDS), f"the command cannot be written: {e.strerror}")) from e
+
+    def answer(self, name: str) -> Answer | None:
+        """Return the answer to a command and delete it. Return None if there is no answer yet."""
+        return commands.read_answer(self._folder / COMMANDS / name)
+
+    def withdraw(self, name: str) -> None:
+        """Take back a command that was not carried out."""
+        (self._folder / COMMANDS / name).unlink(missing_ok=True)
+
+
+class _DriverEnded(Exception):
+    """The process that ran the sweep has ended before it answered."""
+
+
+@dataclass(frozen=True)
+class SweepControl:
+    """Controls one sweep.
+
+    Attributes:
+        sweep: The sweep's folder, or its address in a store.
+        channel: Way to send commands.
+        timeout: Seconds to wait for an answer.
+        root: Root folder of all sweeps, or the address of all sweeps.
+    """
+
+    sweep: Path | str
+    channel: Channel
+    timeout: float = TIMEOUT
+    root: str | Path = DEFAULT_ROOT
+
+    @classmethod
+    def of(cls, sweep: str | Path, root: str | Path = DEFAULT_ROOT, timeout: float = TIMEOUT) -> SweepControl:
+        """Return the control of a sweep.
+
+        Args:
+            sweep: The sweep's folder, its name, the beginning of its name, `latest`, or its address in a store.
+            root: Root folder of all sweeps, or the address of all sweeps.
+            timeout: Seconds to wait for an answer.
+
+        Raises:
+            InputError: No sweep matches, or several sweeps match.
+            StoreError: The storage does not answer.
+        """
+        found = stored_sweeps.find(str(sweep), root)
+        if not isinstance(found, str):
+            return cls(found, FolderChannel(found), timeout, root)
+        allow(found)
+        local = Path(DEFAULT_ROOT if is_address(root) else root).resolve() / found.rpartition("/")[2]
+        if recorded_store(local) == found and is_driven(local):
+            return cls(local, FolderChannel(local), timeout, root)
+        return cls(found, StoreChannel(open_store(found)), timeout, root)
+
+    @property
+    def name(self) -> str:
+        """Name of the sweep."""
+        return str(self.sweep).rpartition("/")[2]
+
+    def stop(self, trial: str | int | None = None) -> Outcome:
+        """Stop one trial, or the whole sweep. In the second case, wait until the process that runs the sweep has ended.
+
+        Args:
+            trial: Id or number of the trial; None for the whole sweep.
+
+        Raises:
+            InputError: The sweep has no such trial.
+            SweepsError: No process runs the sweep, the trial has ended, or the process does not answer.
+        """
+        if trial is not None:
+            return self._send(Stop(complete_trial_id(str(trial))), "trial")
+        self._refuse_ended()
+        deadline = time.monotonic() + self.timeout
+        with contextlib.suppress(_DriverEnded):
+            if (answer := self._ask(Stop())).problems:
+                raise SweepsError(f"{self.name}: {'; '.join(answer.problems)}")
+            while self.channel.is_driven():
+                if time.monotonic() > deadline:
+                    raise SweepsError(f"{self.name} is stopping, but its process has not ended within {self.timeout:g} s")
+                time.sleep(self.channel.interval)
+        with self._files() as folder:
+            counts = ", ".join(f"{n} {word}" for word, n in summarize(folder).trials.items() if n) or "no trial has started"
+        return Outcome(self.name, "stop", f"stopped; {counts}")
+
+    def pause(self) -> Outcome:
+        """Let no new trial start. Running trials continue.
+
+        Raises:
+            SweepsError: No process runs the sweep, a pause would change nothing, or the process does not answer.
+        """
+        return self._send(Pause())
+
+    def resume(self) -> Outcome:
+        """Let trials start again after a pause.
+
+        Raises:
+            SweepsError: No process runs the sweep, the sweep is not paused, or the process does not answer.
+        """
+        return self._send(Resume())
+
+    def enqueue(self, params: Mapping[str, Any], place: str = "params") -> Outcome:
+        """Let the next trial have these values. The search chooses the values of the other dimensions.
+
+        Args:
+            params: Values of dimensions by name, such as `{"eta": 0.1}`.
+            place: Name of the argument for messages.
+
+        Returns:
+            What happened. The attribute `trial` is the id that the trial will have.
+
+        Raises:
+            InputError: A name or a value is wrong. There is one problem for each.
+            SweepsError: No process runs the sweep, the sweep takes no configurations, or the process does not answer.
+        """
+        try:
+            command = Enqueue({name: value.item() if hasattr(value, "item") else value for name, value in params.items()})
+        except (ValueError, AttributeError):
+            raise InputError(Problem(place, "must map names of dimensions to numbers, texts, lists or mappings")) from None
+        return self._send(command, place)
+
+    def is_paused(self) -> bool:
+        """Return whether a process runs the sweep and the sweep is paused."""
+        if not self.channel.is_driven():
+            return False
+        with self._files() as folder:
+            study = record.read(folder)
+        return study is not None and study.paused
+
+    def _send(self, command: Command, place: str = "") -> Outcome:
+        """Send a command, and return what happened.
+
+        Args:
+            command: The command.
+            place: Name of the argument to name if the command is wrong.
+        """
+        self._refuse_ended()
+        try:
+            answer = self._ask(command)
+        except _DriverEnded:
+            state = self._state()
+            text = f"the sweep's process ended before it carried out the command ({state})"
+            raise SweepsError(f"{self.name}: {text}; {self._way_out(state)}") from None
+        if answer.invalid:
+            raise InputError(Problem(place, problem) for problem in answer.problems)
+        if answer.problems:
+            raise SweepsError(f"{self.name}: {'; '.join(answer.problems)}")
+        return Outcome(self.name, command.command, answer.text, answer.trial)
+
+    def _ask(self, command: Command) -> Answer:
+        """Send a command and wait for the answer.
+
+        Raises:
+            _DriverEnded: The process that ran the sweep has ended. The command was taken back.
+            SweepsError: The process does not answer in time. It carries out the command later.
+        """
+        name = self.channel.send(command)
+        try:
+            return wait_for_answer(self.channel, name, self.timeout)
+        except (KeyboardInterrupt, _DriverEnded):
+            self.channel.withdraw(name)
+            raise
+        except TimeoutError:
+            later = "the process has the command, and carries it out when it can"
+            raise SweepsError(f"{self.name}: the sweep's process has not answered within {self.timeout:g} s; {later}") from None
+        except CommandError as e:
+            raise SweepsError(f"{self.name}: the answer of the sweep's process cannot be read: {e}") from None
+
+    def _refuse_ended(self) -> None:
+        """Raise an error if no process runs the sweep."""
+        if not self.channel.is_driven():
+            state = self._state()
+            elsewhere = None if isinstance(self.sweep, str) else recorded_store(self.sweep)
+            hint = f"; if another machine runs it, give its address, {elsewhere}" if elsewhere else ""
+            raise SweepsError(f"{self.name}: no process runs this sweep ({state}), so it takes no commands; {self._way_out(state)}{hint}")
+
+    def _state(self) -> str:
+        """Return the state of the sweep, such as `finished`."""
+        with self._files() as folder:
+            return summarize(folder).state
+
+    def _way_out(self, state: str) -> str:
+        """Return a text with the command that continues the sweep, or that adds trials if the sweep is finished."""
+        sweep = sweep_argument(self.sweep) if isinstance(self.sweep, Path) else self.sweep
+        more = " --add-trials N` adds trials" if state == "finished" else "` continues it"
+        return f"`{shell_command('sweeps')} resume {sweep}{more}"
+
+    def _files(self) -> contextlib.AbstractContextManager[Path]:
+        """Return a context with a folder that has the files of the sweep that `show` reads."""
+        if isinstance(self.sweep, Path):
+            return contextlib.nullcontext(self.sweep)
+        return _copied(self.sweep, self.root)
+
+
+@contextlib.contextmanager
+def _copied(address: str, root: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder with the files of a sweep in a store that `show` reads."""
+    with stored_sweeps.opened(address, root) as (folder, _):
+        yield folder
+
+
+def wait_for_answer(
+    channel: Channel,
+    name: str,
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Answer:
+    """Wait for the answer to a command.
+
+    Args:
+        channel: Way to the process that runs the sweep.
+        name: Name of the command.
+        timeout: Seconds to wait.
+        clock: Returns the time in seconds.
+        sleep: Waits for a number of seconds.
+
+    Raises:
+        TimeoutError: The process has not answered.
+        _DriverEnded: The process has ended and has not answered.
+    """
+    deadline = clock() + timeout
+    while True:
+        driven = channel.is_driven()  # Look for this first: an answer may arrive before the process ends.
+        if (answer := channel.answer(name)) is not None:
+            return answer
+        if not driven:
+            raise _DriverEnded
+        if clock() >= deadline:
+            raise TimeoutError
+        sleep(channel.interval)

@@ -1,0 +1,109 @@
+"""Commands to a sweep whose process runs on another machine and shares only a store."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from sweeps.controller import store_driver
+from sweeps.controller.commands import MAX_BYTES, Answer, CommandQueue, Enqueue, Pause, discard_stale, read_answer
+from sweeps.controller.control import SweepControl
+from sweeps.controller.store_commands import CommandExchange, StoreChannel
+from sweeps.core import stores
+from sweeps.core.errors import SweepsError
+from sweeps.core.sweep_folder import COMMANDS
+from tests.commands import invoke
+from tests.controller.test_store_mirror import ADDRESS, NAME, bucket, folder
+
+__all__ = ["bucket", "folder"]
+
+
+@pytest.fixture
+def driver(bucket):
+    """Say in the store that a process on another machine runs the sweep. The function that the fixture returns ends the process."""
+    file = bucket / NAME / "driver.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"host": "there", "pid": 1, "time": time.time()}))
+    (bucket / NAME / "origin.json").write_text(json.dumps({"store": ADDRESS}))
+    return file.unlink
+
+
+def stored(bucket) -> set[str]:
+    queue = bucket / NAME / COMMANDS
+    return {path.name for path in queue.iterdir()} if queue.exists() else set()
+
+
+def test_a_command_goes_through_the_store_and_its_answer_comes_back(bucket, folder, driver):
+    store = stores.open_store(ADDRESS)
+    channel, exchange, queue = StoreChannel(store), CommandExchange(folder), CommandQueue(folder)
+    exchange.exchange(store)
+    assert channel.is_driven()
+    name = channel.send(Pause())
+    assert channel.answer(name) is None and stored(bucket) == {name}
+    exchange.exchange(store)
+    assert not stored(bucket) and (folder / COMMANDS / name).exists()
+    queue.poll(lambda command, id: Answer(f"{command.command} {id}"))
+    exchange.exchange(store)
+    assert channel.answer(name) == Answer(f"pause {name.removesuffix('.json')}")
+    assert not stored(bucket) and not list((folder / COMMANDS).iterdir())
+    taken_back = channel.send(Pause())
+    channel.withdraw(taken_back)
+    exchange.exchange(store)
+    assert not list((folder / COMMANDS).iterdir())
+    driver()
+    assert not channel.is_driven()
+
+
+def test_only_commands_are_taken_from_the_store(bucket, folder, driver):
+    store, queue = stores.open_store(ADDRESS), bucket / NAME / COMMANDS
+    queue.mkdir()
+    large, answer, other = f"{1:020d}-1.json", f"{2:020d}-1.answer", "stop.json"
+    (queue / large).write_bytes(b" " * (MAX_BYTES + 1))
+    (queue / answer).write_text("{}")
+    (queue / other).write_text("{}")
+    CommandExchange(folder).exchange(store)
+    assert stored(bucket) == {large, other}, "an answer of an earlier process is deleted"
+    assert not (folder / COMMANDS).exists()
+
+
+def test_a_configuration_in_the_store_waits_for_the_next_process(bucket, folder, driver):
+    store = stores.open_store(ADDRESS)
+    channel, exchange = StoreChannel(store), CommandExchange(folder)
+    names = [channel.send(Pause()), channel.send(Enqueue({"eta": 0.5}))]
+    exchange.exchange(store)
+    discard_stale(folder)
+    exchange.exchange(store)
+    answer = channel.answer(names[0])
+    assert answer is not None and "sent to an earlier process" in answer.problems[0]
+    assert read_answer(folder / COMMANDS / names[1]) is None and (folder / COMMANDS / names[1]).exists()
+
+
+def test_the_command_line_controls_a_sweep_of_another_machine(bucket, folder, driver, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(StoreChannel, "interval", 0.01)
+    store, ended = stores.open_store(ADDRESS), threading.Event()
+    exchange, queue = CommandExchange(folder), CommandQueue(folder)
+
+    def run() -> None:
+        while not ended.wait(0.01):
+            exchange.exchange(store)
+            queue.poll(lambda command, name: Answer("paused; no new trial starts"))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        for args in ((ADDRESS,), ("churn", "--dir", "s3://bucket")):
+            assert invoke("pause", *args).output == f"{NAME}: paused; no new trial starts\n"
+    finally:
+        ended.set()
+        thread.join()
+    driver()
+    with pytest.raises(SweepsError, match="no process runs this sweep"):
+        SweepControl.of(ADDRESS).pause()
+
+
+def test_a_silent_driver_is_dead():
+    assert store_driver.driver_silence({"host": "there", "pid": 1, "time": 0}, "here", store_driver.DEAD_AFTER) is None
