@@ -38,15 +38,23 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @click.argument("sweep")
 @click.option("--trial", default=None, metavar="ID", help="Show one trial: its configuration, curve and error. `best` is the best trial.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show every trial, not only the best {SHOWN_TRIALS}.")
+@click.option("--watch", "watched", is_flag=True, help="While the sweep runs, show its progress until the sweep ends, or until Ctrl-C.")
 @options.as_json
 @options.stored_root
-def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Path | str) -> None:
+def show(sweep: str, trial: str | None, show_all: bool, watched: bool, as_json: bool, root: Path | str) -> None:
     """Show SWEEP and its trials, or one trial.
 
     SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the name, the newest is shown.
     """
     from sweeps.controller.stored_sweeps import opened
 
+    if watched:
+        if as_json or trial is not None:
+            raise click.UsageError("--watch shows the progress of the whole sweep, so it cannot be used with --json or --trial")
+        from sweeps.controller.watch import statuses
+        from sweeps.terminal.watch import watch
+
+        watch(statuses(sweep, root), sys.stdout)
     with opened(sweep, root) as (folder, is_copy):
         _show(folder, is_copy, trial, show_all, as_json)
 
