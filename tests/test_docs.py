@@ -249,6 +249,7 @@ def test_names_of_sweeps_in_the_text_exist():
             "feasible",
             "front",
             "repeats",
+            "enqueued",
             "best_trial",
             "best_run",
             "bundle",
