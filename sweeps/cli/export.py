@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from sweeps.cli import options
+from sweeps.cli.completion import complete_trial
 from sweeps.cli.group import main
 
 
 @main.command(short_help="Write the bundle of a trial, by default of the best trial.")
-@click.argument("sweep")
-@click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
+@options.sweep
+@click.option("--trial", default=None, metavar="ID", shell_complete=complete_trial, help="Export this trial.  [default: the best]")
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export the K best trials.")
 @click.option("--pareto", is_flag=True, help="Export every trial of the Pareto front, for several objectives.")
 @click.option("--refit", is_flag=True, help="Train the trial again on train and valid together, up to the step of its best model.")

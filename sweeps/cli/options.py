@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sweeps.cli.completion import complete_sweep, complete_trial
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.stores import check_address, is_address
@@ -31,7 +32,7 @@ class _LocalRoot(_Root):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_address(value):
-            verbs = "run, resume, show, stop, pause, enqueue, export, rerun and gc"
+            verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun, gc and rm"
             raise InputError(Problem("--dir", f"{value}: must be a folder; only {verbs} take an address in a store"))
         return super().convert(value, param, ctx)
 
@@ -40,6 +41,9 @@ ROOT: Any = _Root()
 _ROOT_OPTION: dict[str, Any] = {"default": Path(DEFAULT_ROOT), "show_default": True}
 root = click.option("--dir", "root", type=_LocalRoot(), **_ROOT_OPTION, help="Root folder of all sweeps.")
 stored_root = click.option("--dir", "root", type=ROOT, **_ROOT_OPTION, help="Root folder of all sweeps, or s3://BUCKET/PREFIX.")
+sweep = click.argument("sweep", shell_complete=complete_sweep)
+trial = click.argument("trial", shell_complete=complete_trial)
+bundle = click.argument("bundle", type=PATH, shell_complete=complete_sweep)
 trust = click.option(
     "--trust",
     is_flag=True,

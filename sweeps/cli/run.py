@@ -49,7 +49,7 @@ def run(file: Path, root: Path | str | None, as_json: bool, quiet: bool, **how: 
 
 
 @main.command()
-@click.argument("sweep")
+@options.sweep
 @click.argument("file", type=options.PATH, required=False)
 @click.option("--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit of the sweep, such as limits.timeout=2h.")
@@ -84,8 +84,8 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path | s
 
 
 @main.command()
-@click.argument("sweep")
-@click.argument("trial")
+@options.sweep
+@options.trial
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
 @options.share("the limit of the original run")
 @options.as_json

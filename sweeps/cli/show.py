@@ -6,13 +6,21 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sweeps.cli import options
+from sweeps.cli.completion import complete_sweep, complete_trial
 from sweeps.cli.group import main
 from sweeps.core.command_hints import printable
 from sweeps.terminal import text
+from sweeps.terminal.trial_table import format_trials, trials_csv
+
+if TYPE_CHECKING:
+    from sweeps.controller.sweep_summary import SweepSummary
+    from sweeps.study.record import Record
+    from sweeps.sweep_report.importance import Importance
 
 # Number of trials that `show` prints without `--all`, the best first.
 SHOWN_TRIALS = 20
@@ -35,32 +43,46 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("sweep")
-@click.option("--trial", default=None, metavar="ID", help="Show one trial: its configuration, curve and error. `best` is the best trial.")
+@options.sweep
+@click.option(
+    "--trial",
+    default=None,
+    metavar="ID",
+    shell_complete=complete_trial,
+    help="Show one trial: its configuration, curve and error. `best` is the best trial.",
+)
 @click.option("--all", "show_all", is_flag=True, help=f"Show every trial, not only the best {SHOWN_TRIALS}.")
 @click.option("--watch", "watched", is_flag=True, help="While the sweep runs, show its progress until the sweep ends, or until Ctrl-C.")
+@click.option("--sort", default=None, metavar="COLUMN", help="Sort by a column; -COLUMN sorts from large to small.  [default: best first]")
+@click.option("--columns", default=None, metavar="A,B,...", help="Show these columns only, such as trial,eta,cpu_seconds,began.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print all trials as CSV.")
 @options.as_json
 @options.stored_root
-def show(sweep: str, trial: str | None, show_all: bool, watched: bool, as_json: bool, root: Path | str) -> None:
+def show(sweep: str, root: Path | str, watched: bool, **how: Any) -> None:
     """Show SWEEP and its trials, or one trial.
 
     SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the name, the newest is shown.
     """
     from sweeps.controller.stored_sweeps import opened
 
+    of_table = [f"--{name}" for name in ("sort", "columns") if how[name] is not None] + ["--csv"] * how["as_csv"]
+    if of_table and (how["trial"] is not None or how["as_json"]):
+        other = "--trial" if how["trial"] is not None else "--json"
+        raise click.UsageError(f"{of_table[0]} is for the table of trials, so it cannot be used with {other}")
     if watched:
-        if as_json or trial is not None:
-            raise click.UsageError("--watch shows the progress of the whole sweep, so it cannot be used with --json or --trial")
+        if how["as_json"] or how["as_csv"] or how["trial"] is not None:
+            raise click.UsageError("--watch shows the progress of the whole sweep, so it cannot be used with --json, --csv or --trial")
         from sweeps.controller.watch import statuses
         from sweeps.terminal.watch import watch
 
         watch(statuses(sweep, root), sys.stdout)
     with opened(sweep, root) as (folder, is_copy):
-        _show(folder, is_copy, trial, show_all, as_json)
+        _show(folder, is_copy, **how)
 
 
-def _show(folder: Path, is_copy: bool, trial: str | None, show_all: bool, as_json: bool) -> None:
-    from sweeps.controller.sweep_lookup import trial_of
+def _show(
+    folder: Path, is_copy: bool, trial: str | None, show_all: bool, sort: str | None, columns: str | None, as_csv: bool, as_json: bool
+) -> None:
     from sweeps.controller.sweep_summary import summarize
     from sweeps.study import record
 
@@ -69,25 +91,52 @@ def _show(folder: Path, is_copy: bool, trial: str | None, show_all: bool, as_jso
     for problem in summary.problems:
         click.echo(printable(str(problem)), err=True)
     if trial is not None:
-        recorded = trial_of(study, trial)
-        assert study is not None
-        if as_json:
-            click.echo(json.dumps(recorded.to_json()))
-            return
-        state, folds = summary.state_of(recorded), study.objectives.cross_validated
-        click.echo(printable(text.format_trial(recorded, study.metric, study.goal, state, folds)))
-        if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
-            click.echo(printable("\n" + stage.removeprefix("silent: ")))
-    elif as_json:
+        _show_trial(summary, study, trial, as_json)
+        return
+    chosen = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
+    if as_csv:
+        click.echo(printable(trials_csv(study, summary, sort, chosen)), nl=False)
+        return
+    importance = _importance(folder, study)
+    if as_json:
         recorded_trials = [t.to_json() for t in (study.trials if study else ())]
-        click.echo(json.dumps({**summary.to_json(), "stages": summary.stages, "all": recorded_trials}))
-    else:
-        click.echo(printable(text.format_sweep(summary, study, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS)))
+        shares = dict(importance.shares) if importance is not None else {}
+        click.echo(json.dumps({**summary.to_json(), "stages": summary.stages, "importance": shares, "all": recorded_trials}))
+        return
+    parts = [text.format_sweep(summary, study, importance)]
+    if study is not None and study.trials:
+        parts.append(format_trials(study, summary, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS, sort, chosen))
+    click.echo(printable("\n\n".join(parts)))
+
+
+def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json: bool) -> None:
+    from sweeps.controller.sweep_lookup import trial_of
+
+    recorded = trial_of(study, trial)
+    assert study is not None
+    if as_json:
+        click.echo(json.dumps(recorded.to_json()))
+        return
+    state, folds = summary.state_of(recorded), study.objectives.cross_validated
+    click.echo(printable(text.format_trial(recorded, study.metric, study.goal, state, folds)))
+    if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
+        click.echo(printable("\n" + stage.removeprefix("silent: ")))
+
+
+def _importance(folder: Path, study: Record | None) -> Importance | None:
+    """Return the importances of a sweep's dimensions; None if there are too few trials, or if the space file cannot be read."""
+    from sweeps.controller.sweep_comparison import space_or_none, sweep_importance
+    from sweeps.sweep_report.importance import MIN_TRIALS
+
+    if study is None or len(study.ran) < MIN_TRIALS:
+        return None
+    space = space_or_none(folder, [])
+    return None if space is None else sweep_importance(study, space)
 
 
 @main.command()
-@click.argument("sweep")
-@click.argument("trial")
+@options.sweep
+@options.trial
 @click.option("--rank", type=int, default=None, help="Print the log of this rank only.  [default: all ranks]")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing while the trial runs.")
 @options.root
@@ -104,7 +153,9 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 @options.root
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port to listen on; 0 picks a free port.")
-@click.option("--sweep", default=None, metavar="NAME", help="Print links to this sweep.  [default: the newest]")
+@click.option(
+    "--sweep", default=None, metavar="NAME", shell_complete=complete_sweep, help="Print links to this sweep.  [default: the newest]"
+)
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]")
 @click.option("--open", "open_browser", is_flag=True, help="Open the sweep's trials in a browser.")
 def ui(root: Path, host: str, port: int, sweep: str | None, tracking_uri: str | None, open_browser: bool) -> None:

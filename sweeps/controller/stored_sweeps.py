@@ -16,10 +16,10 @@ from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked
 from sweeps.core.folder_lock import FolderLock, is_driven
 from sweeps.core.stores import Store, allow, check_address, is_address, open_store, recorded_store
-from sweeps.core.sweep_folder import JOURNAL, ORIGIN, RESULT, SPACE, STAMP, SweepFolder
+from sweeps.core.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RESULT, SPACE, STAMP, SweepFolder
 
-# The files that `show` reads.
-SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT)
+# The files that `show` and `compare` read.
+SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT, PROVENANCE)
 
 
 def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:

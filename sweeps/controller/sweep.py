@@ -17,7 +17,7 @@ from sweeps.controller.sweep_summary import trial_state
 from sweeps.core import folder_lock
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.stores import is_address
-from sweeps.space.saved_space import bundle_of
+from sweeps.space.saved_space import bundle_of, recorded_space
 from sweeps.study import record
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sweeps.bundle.model import Bundle
     from sweeps.core.result import SweepResult
+    from sweeps.sweep_report.comparison import Comparison
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,34 @@ class Sweep:
 
     def _control(self, timeout: float) -> SweepControl:
         return SweepControl.of(self.folder, timeout=timeout)
+    def importance(self) -> pd.Series:
+        """Return the importance of each dimension for the first objective, by Optuna's PED-ANOVA.
+
+        Returns:
+            The importances by dimension, the largest first. They add up to 1. `attrs["basis"]` describes the values from which they were
+            computed. If the importances are unknown, the series is empty, and `attrs["unknown"]` gives the reason.
+        """
+        from sweeps.controller.sweep_comparison import sweep_importance
+
+        found = sweep_importance(record.read(self.folder), recorded_space(self.folder))
+        series = pd.Series(dict(found.shares), dtype="float64", name="importance")
+        series.attrs = {"unknown": found.unknown} if found.unknown else {"basis": found.basis}
+        return series
+
+    def compare(self, *others: Sweep | str | os.PathLike[str]) -> Comparison:
+        """Compare this sweep with others: results, regret, spaces, importances and best configurations.
+
+        Args:
+            others: The other sweeps, as `sweeps.open` returns or takes them. Names are looked up in the folder that has this sweep.
+
+        Returns:
+            The comparison. `frames()` returns its parts as DataFrames, and a notebook shows it as tables.
+        """
+        from sweeps.controller.sweep_comparison import compared
+        from sweeps.sweep_report.comparison import compare
+
+        opened = [other if isinstance(other, Sweep) else open(other, dir=self.folder.parent) for other in others]
+        return compare([compared(sweep.folder) for sweep in (self, *opened)])
 
     @cached_property
     def bundle(self) -> Bundle:

@@ -24,7 +24,8 @@ def find(sweep: str | Path, root: Path) -> Path:
 
     Args:
         sweep: The sweep's folder; the name of this folder in the root, such as `churn-20260102-120000`; the beginning of this name; or
-            `latest`. A name without date and time, such as `churn`, selects the newest sweep of that name.
+            `latest`. A name without date and time, such as `churn`, selects the newest sweep of that name. `ROOT/NAME` selects a sweep in
+            another root folder.
         root: Root folder of all sweeps.
 
     Raises:
@@ -34,6 +35,13 @@ def find(sweep: str | Path, root: Path) -> Path:
     _refuse_long_path(name)
     if SweepFolder(path).origin.is_file():
         return path.resolve()
+    if len(path.parts) > 1 and not path.is_dir() and path.parent.is_dir():
+        return _find_name(path.name, path.parent, str(sweep))
+    return _find_name(name, root, str(sweep))
+
+
+def _find_name(name: str, root: Path, given: str) -> Path:
+    """Return the folder of a sweep in a root folder; see `find`. `given` is the user's text for messages."""
     names = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
     if name == "latest" and names:
         return _newest(root / n for n in names)
@@ -43,16 +51,14 @@ def find(sweep: str | Path, root: Path) -> Path:
     matching = [n for n in names if n.startswith(name)]
     if len(matching) == 1:
         return (root / matching[0]).resolve()
-    if path.is_dir() and not matching:
-        raise InputError(Problem(str(sweep), "is not a sweep's folder, because it has no origin.json"))
+    if Path(given).is_dir() and not matching:
+        raise InputError(Problem(given, "is not a sweep's folder, because it has no origin.json"))
     if matching:
         raise InputError(
-            Problem(
-                str(sweep), f"the names of several sweeps in {root} start with this text: {', '.join(matching[:5])}; give more of the name"
-            )
+            Problem(given, f"the names of several sweeps in {root} start with this text: {', '.join(matching[:5])}; give more of the name")
         )
     hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"
-    raise InputError(Problem(str(sweep), f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}"))
+    raise InputError(Problem(given, f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}"))
 
 
 def bundle_of(bundle: str | Path, root: Path) -> Path:

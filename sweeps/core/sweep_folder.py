@@ -29,6 +29,7 @@ NAME-DATE-TIME/
 from __future__ import annotations
 
 import datetime
+import fnmatch
 import os
 from pathlib import Path
 
@@ -52,6 +53,12 @@ FILES = "files"
 CHECKPOINTS = "checkpoint_*"  # a glob pattern
 # Folders into which Ray Tune and Ray Train write data for their own restores. Sweeps does not use these folders.
 SCRATCH = ("tune", "gangs")
+# Everything that sweeps writes into a sweep's folder, as glob patterns for names. `sweeps rm` deletes nothing else.
+OWN = (
+    *(SPACE, ORIGIN, PROVENANCE, "code.diff", "code-*.diff", JOURNAL, LOCK, RAY, STAGES, RESULT, "sweep.log", "events.jsonl"),
+    *("tensorboard", "commands", "trials", "tables", "prepared", "exports", "bundle", "checkpoint", "report.md", "report.html"),
+    *("driver.json", "*.damaged-*", ".*.part", *SCRATCH),
+)
 # The end of a sweep folder's name, after the sweep's name, as a regular expression.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
@@ -136,6 +143,11 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
             raise InputError(Problem("--dir", f"sweeps cannot create a folder in {root}: {e.strerror}")) from e
         return folder
     raise InputError(Problem("--dir", f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in a second"))
+
+
+def is_own(name: str) -> bool:
+    """Return whether sweeps writes a file or folder of this name into a sweep's folder."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in OWN)
 
 
 def refuse_links(folder: Path) -> None:

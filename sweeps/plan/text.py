@@ -100,14 +100,14 @@ def _dimensions(plan: Plan, width: int) -> list[Any]:
     start = max(map(len, left)) + 2
     lines = []
     for line, dim in zip(left, dims, strict=True):
-        values = _wrapped([_values(dim)], width - start)
+        values = _wrapped([dimension_values(dim)], width - start)
         if len(values) > OPTION_LINES:
             values = [*values[: OPTION_LINES - 1], f"… {len(dim.options)} in all"]
         lines += [(line if i == 0 else "").ljust(start) + text for i, text in enumerate(values)]
     return lines
 
 
-def _values(dim: Dimension) -> str:
+def dimension_values(dim: Dimension) -> str:
     """Return the values of a dimension as text."""
     if dim.options:
         return ", ".join(_as_yaml(option.key) for option in dim.options)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweeps.core import references
 from sweeps.core.atomic_files import write_text
 from sweeps.core.command_hints import shell_command, shell_quoted
 from sweeps.core.errors import InputError, Problem
@@ -72,6 +73,19 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
     return _loaded(folder, overrides, base), (base, cwd)
+
+
+def recorded_space(folder: Path) -> Space:
+    """Load the space file that is saved in a sweep's folder. This function runs no user code, and does not change `sys.path`.
+
+    The user's modules may be missing, for example on another machine.
+
+    Raises:
+        InputError: The folder is not a sweep's folder, or its space file is invalid.
+    """
+    origin = read_origin(folder)
+    with references.absent_modules_allowed():
+        return _loaded(folder, tuple(origin["overrides"]), Path(origin["base"]))
 
 
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:

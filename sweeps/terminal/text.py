@@ -11,21 +11,26 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_command, shell_quoted, sweep_argument
 from sweeps.core.resources import workers_text
+from sweeps.core.secrets import without_password
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
 
 if TYPE_CHECKING:
+    from sweeps.controller.removal import Removal
     from sweeps.controller.repair import RepairResult
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.core.result import SweepResult
     from sweeps.study.record import Record, TrialRecord
+    from sweeps.sweep_report.importance import Importance
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # Width of lines if the output is a pipe or a file.
 UNBOUNDED = 10_000
 BARS = "▁▂▃▄▅▆▇█"
 CURVE = 40
+# Number of dimensions in the line about importance.
+MOST_IMPORTANT = 6
 # If a table is too wide, its cells are cut to this many characters.
 MAX_CELL = 20
 
@@ -228,6 +233,27 @@ def format_repair(done: RepairResult) -> str:
     return "\n".join(lines)
 
 
+def format_removal(removal: Removal) -> str:
+    """Format what the removal of a sweep would delete, and what would stay."""
+    from sweeps.plan.text import format_bytes
+
+    facts = []
+    if removal.folder is not None:
+        parts = ", ".join(f"{part} {format_bytes(size)}" for part, size in removal.sizes.items())
+        facts.append(("folder", f"{relative_path(removal.folder)}: {format_bytes(sum(removal.sizes.values()))} ({parts})"))
+    if removal.store is not None:
+        facts.append(("store", f"{removal.store}: {count_noun(removal.store_files, 'file')}, {format_bytes(removal.store_bytes)}"))
+    if removal.study is not None:
+        facts.append(("study", f"{removal.study[1]} in {without_password(removal.study[0])}"))
+    if (runs := removal.runs) is not None:
+        size = f" and {format_bytes(removal.artifact_bytes)} of artifacts" if runs.artifacts else ""
+        facts.append(("MLflow", f"{count_noun(len(runs.runs), 'run')}{size} at {without_password(runs.uri)}"))
+    lines = [f"{removal.name} will be deleted:", *pairs(facts)]
+    if removal.foreign:
+        lines.append(f"note: sweeps did not write {', '.join(removal.foreign)}, so the folder stays with this")
+    return "\n".join([*lines, *(f"note: {note}" for note in removal.notes)])
+
+
 def _look(result: SweepResult) -> list[str]:
     """Return lines with the commands that show the sweep of a result.
 
@@ -271,14 +297,13 @@ def format_sweeps(sweeps: Sequence[SweepSummary], width: int) -> str:
     return format_table(("SWEEP", "STATE", "TRIALS", "BEST", "METRIC", "AGE"), rows, width, right=("TRIALS", "AGE"))
 
 
-def format_sweep(sweep: SweepSummary, study: Record | None, width: int, most: int | None = 20) -> str:
-    """Format a sweep and its trials, the best first.
+def format_sweep(sweep: SweepSummary, study: Record | None, importance: Importance | None = None) -> str:
+    """Format the state, the best trial and the files of a sweep.
 
     Args:
         sweep: The sweep.
         study: Record of the sweep's trials; None if no trial has started.
-        width: Width of the terminal.
-        most: Largest number of trials to show; None shows all.
+        importance: The importances of the dimensions. None or unknown importances are not shown.
     """
     counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
     result = sweep.result or {}
@@ -297,6 +322,7 @@ def format_sweep(sweep: SweepSummary, study: Record | None, width: int, most: in
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
+    facts += [("importance", format_importance(importance))] if importance is not None and importance.shares else []
     facts += [(word, relative_path(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
     facts += [] if sweep.is_copy else [("folder", relative_path(sweep.folder))]
     facts += [("store", sweep.store)] if sweep.store else []
@@ -305,45 +331,17 @@ def format_sweep(sweep: SweepSummary, study: Record | None, width: int, most: in
     lines += pairs(facts)
     lines += [f"note: {note}" for note in result.get("notes", ())]
     lines += [f"trial {trial}: {stage}" for trial, stage in sweep.stages.items() if stage.startswith("waiting since")]
-    if study is None or not study.trials:
-        return "\n".join(lines)
-    return "\n".join([*lines, "", trials(study, sweep, width, most)])
+    return "\n".join(lines)
 
 
-def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> str:
-    """Format the trials as a table, the best first, with a column for each dimension."""
-    worst = math.inf
-    sign = 1 if study.goal == "minimize" else -1
-    front, judge, enqueued = {t.number for t in study.front}, study.objectives, any(t.enqueued for t in study.trials)
-    of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
+def format_importance(importance: Importance) -> str:
+    """Format the importances of the most important dimensions in one line."""
+    from sweeps.space.domains import short_names
 
-    def rank(t: TrialRecord) -> tuple[Any, ...]:
-        """Return the sort key: first the Pareto front, then feasible and complete trials, then the value. Repeats stay together."""
-        r = of_configurations.get(t.first_trial, t.result)
-        low = not r.feasible or r.state.name != "COMPLETE" or r.given
-        order = (2 * (not r.feasible) + (r.state.name != "COMPLETE")) if low else 0
-        value = worst if r.value is None or math.isnan(r.value) else sign * r.value
-        return (t.number not in front, r.given, order, value, t.first_trial, t.number)
-
-    columns = list(dict.fromkeys(name for t in study.trials for name in t.labels))
-    bounded = [c for c in judge.constraints if c.metric not in {o.metric for o in judge.objectives} and c.metric != "seconds"]
-    heads = [name.removeprefix("params.").removeprefix("scaling.") for name in columns]
-    rows = []
-    for t in sorted(study.trials, key=rank)[:most]:
-        shown = ["-" if v is None else v for v in t.result.values or (t.result.value,)]
-        shown += [t.result.metrics.get(c.metric, "-") for c in bounded]
-        shown += [("yes" if t.result.feasible else "no") if t.result.metrics else "-"] if judge.constraints else []
-        shown += ["-" if t.repeat_of is None else format_trial_id(t.repeat_of)] if study.repeats.count > 1 else []
-        shown += [("*" if t.number in front else "")] if front else []
-        shown += [("yes" if t.enqueued else "")] if enqueued else []
-        rows.append((t.id, sweep.state_of(t), *shown, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
-    asked = [o.metric.upper() for o in judge.objectives] + [c.metric.upper() for c in bounded]
-    more = ["FEASIBLE"] * bool(judge.constraints) + ["REPEATS"] * (study.repeats.count > 1) + ["FRONT"] * bool(front)
-    more += ["ENQUEUED"] * enqueued
-    head = ("TRIAL", "STATE", *asked, *more, "STEPS", "SECONDS", *heads)
-    text = format_table(head, rows, width, right=(*asked, "STEPS", "SECONDS"))
-    left = len(study.trials) - len(rows)
-    return text + (f"\n… and {left} more (--all)" if left else "")
+    names = short_names([name for name, _ in importance.shares])
+    shares = ", ".join(f"{names[name]} {share:.2f}" for name, share in importance.shares[:MOST_IMPORTANT])
+    more = len(importance.shares) - MOST_IMPORTANT
+    return f"{shares}{f', and {more} more' if more > 0 else ''}; by {importance.basis}"
 
 
 def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_validated: bool = False) -> str:

@@ -1,0 +1,41 @@
+"""The verb `compare`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from sweeps.cli import options
+from sweeps.cli.completion import complete_sweep
+from sweeps.cli.group import main
+from sweeps.core.command_hints import printable
+from sweeps.terminal import text
+
+
+@main.command(short_help="Compare sweeps: best, regret, spaces, importance, configurations.")
+@click.argument("sweeps", metavar="SWEEP...", nargs=-1, required=True, shell_complete=complete_sweep)
+@click.option("--html", type=options.PATH, default=None, metavar="FILE", help="Write the comparison to FILE as one HTML page.")
+@options.as_json
+@options.stored_root
+def compare(sweeps: tuple[str, ...], html: Path | None, as_json: bool, root: Path | str) -> None:
+    """Compare sweeps: the best values, the regret, the spaces, the importances and the best configurations.
+
+    Each SWEEP is a folder, a name, the beginning of a name, or `latest`. ROOT/NAME is a sweep in another root folder.
+    """
+    from sweeps.controller.sweep_comparison import compare_sweeps
+    from sweeps.terminal.comparison_text import format_comparison
+
+    comparison = compare_sweeps(sweeps, root)
+    if html is not None:
+        from sweeps.core.atomic_files import write_text
+        from sweeps.sweep_report.comparison_tables import to_page
+
+        write_text(html, to_page(comparison))
+        click.echo(f"wrote {html}", err=True)
+    if as_json:
+        click.echo(json.dumps(comparison.to_json()))
+    elif html is None:
+        click.echo(printable(format_comparison(comparison, text.width_of(sys.stdout))))

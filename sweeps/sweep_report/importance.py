@@ -1,0 +1,59 @@
+"""The importance of each dimension: its share of the influence on the objective, by Optuna's PED-ANOVA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweeps.search.plugins import planned_scheduler
+from sweeps.search.schedulers.base import all_rungs
+from sweeps.space.domains import short_names
+from sweeps.sweep_report.figures import basis_of
+
+if TYPE_CHECKING:
+    from sweeps.space import Space
+    from sweeps.study.record import Record
+
+# Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
+MIN_TRIALS = 10
+
+
+@dataclass(frozen=True)
+class Importance:
+    """The importances of a sweep's dimensions.
+
+    Attributes:
+        shares: (name, importance) of each dimension, the largest importance first. The importances add up to 1. Empty if the importances
+            are unknown.
+        basis: Description of the values from which the importances were computed, such as "the values at step 9, which 40 trials reached".
+        unknown: Reason why the importances are unknown; "" if they are known.
+    """
+
+    shares: tuple[tuple[str, float], ...] = ()
+    basis: str = ""
+    unknown: str = ""
+
+
+def importance_of(record: Record | None, space: Space) -> Importance:
+    """Return the importances of a sweep's dimensions for its first objective, with full names such as `params.eta`.
+
+    Args:
+        record: The content of the study; None if there is no study yet.
+        space: The sweep's space.
+    """
+    from sweeps.sweep_report.plots import _importances, study_of
+
+    dimensions, rungs = space.dimensions, all_rungs(planned_scheduler(space.scheduler))
+
+    trials = record.ran if record is not None else ()
+    basis, values = basis_of(trials, rungs)
+    if record is None or len(values) < MIN_TRIALS:
+        return Importance(unknown=f"importance needs {MIN_TRIALS} trials with comparable values, but there are {len(values)}")
+    try:
+        shares = _importances(study_of(dimensions, record.goal, trials, values))
+    except (ValueError, TypeError, KeyError) as e:  # a stranger's study can have values that do not fit its space file
+        return Importance(unknown=f"the importance cannot be computed: {type(e).__name__}: {e}")
+    if not shares:
+        return Importance(unknown="the importance is unknown, because the values or the dimensions do not vary enough")
+    full = {short: name for name, short in short_names([d.name for d in dimensions]).items()}
+    return Importance(tuple((full[name], share) for name, share in shares), basis)

@@ -1,0 +1,144 @@
+"""How far the best trial so far is from the best known value, after a number of trials, seconds or core seconds. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sweeps.core.trial import Result, State
+from sweeps.study import ranking
+from sweeps.study.record import Record, TrialRecord
+from sweeps.study.repeats import merged
+
+# What a sweep spends until a trial has ended: names of the attributes of `Spent`.
+BUDGETS = ("trials", "seconds", "cpu_seconds", "gpu_seconds")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a sweep had spent when one of its trials ended.
+
+    Attributes:
+        trials: Number of ended trials.
+        seconds: Seconds since the first trial started. Time in which the sweep was interrupted does not count.
+        cpu_seconds: Core seconds of the ended trials.
+        gpu_seconds: GPU seconds of the ended trials.
+    """
+
+    trials: float
+    seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The best value of a sweep over its trials.
+
+    Attributes:
+        spent: What the sweep had spent when each trial ended, in the order in which the trials ended.
+        best: Value of the best trial at the same moments; None while no trial had a value of the rank of the final best trial.
+    """
+
+    spent: tuple[Spent, ...] = ()
+    best: tuple[float | None, ...] = ()
+
+    def best_after(self, budget: str, amount: float) -> float | None:
+        """Return the best value after an amount of a budget. None if there was no value yet, or if the sweep never spent the amount."""
+        amounts = [getattr(spent, budget) for spent in self.spent]
+        if not amounts or amount > amounts[-1]:
+            return None
+        reached = bisect.bisect_right(amounts, amount)
+        return self.best[reached - 1] if reached else None
+
+
+def best_result(record: Record) -> Result | None:
+    """Return the result of the best configuration; None if no trial has a value, or if there are several objectives."""
+    best = record.best
+    return None if best is None else record.configurations.results()[best.first_trial]
+
+
+def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> Progress:
+    """Return the best value of a sweep over its trials.
+
+    A trial that was stopped early never wins against a trial that ran to its end. So the best value is None until a trial of the final best
+    trial's rank has ended: a complete trial, if the final best trial is complete.
+
+    Args:
+        record: The content of the study. With several objectives, the best value is always None.
+        pauses: (start, end) of the times in which nobody ran the sweep, in seconds since the epoch.
+    """
+    ended = sorted((t for t in record.ran if t.result.state is not State.RUNNING), key=_end_of)
+    final = best_result(record)
+    starts = [t.began.timestamp() for t in record.ran if t.began is not None]
+    first = min(starts, default=0.0)
+    spent, costs = [], {"cpu_seconds": 0.0, "gpu_seconds": 0.0}
+    for n, trial in enumerate(ended, 1):
+        end = max(_end_of(trial)[0], first)
+        for name in costs:
+            costs[name] += trial.result.metrics.get(name, 0.0)
+        spent.append(Spent(n, end - first - _paused(pauses, first, end), **costs))
+    if final is None:
+        return Progress(tuple(spent), (None,) * len(spent))
+    rank = ranking.tier(final)
+    best = [r.value if r is not None and ranking.tier(r) == rank else None for r in _best_so_far(ended, record)]
+    return Progress(tuple(spent), tuple(best))
+
+
+def _best_so_far(ended: Iterable[TrialRecord], record: Record) -> Iterator[Result | None]:
+    """Yield the result of the best configuration after each trial ended."""
+    minimize, repeats = record.goal == "minimize", record.repeats
+    trials: dict[int, list[Result]] = {}
+    results: dict[int, Result] = {}
+    best: Result | None = None
+    for trial in ended:
+        if repeats.count == 1:
+            best = trial.result if ranking.ahead(trial.result, best, minimize) else best
+        else:  # A repeat can make the value of its configuration worse.
+            own = trials.setdefault(trial.first_trial, [])
+            own.append(trial.result)
+            results[trial.first_trial] = merged(own, repeats)
+            first = ranking.winner(results.items(), minimize)
+            best = None if first is None else results[first]
+        yield best
+
+
+def _end_of(trial: TrialRecord) -> tuple[float, int]:
+    """Return the sort key by which trials are ordered: their end in seconds since the epoch, and their number."""
+    at = trial.ended or trial.began
+    return (0.0 if at is None else at.timestamp()), trial.number
+
+
+def _paused(pauses: Iterable[tuple[float, float]], start: float, end: float) -> float:
+    """Return how many seconds between `start` and `end` belong to pauses."""
+    return sum(max(0.0, min(end, until) - max(start, since)) for since, until in pauses)
+
+
+def pauses_of(record: Record, drivers: Sequence[float]) -> list[tuple[float, float]]:
+    """Return (start, end) of the times in which nobody ran the sweep, as far as the record shows them.
+
+    A pause lasts from the last end of a trial before a resume to the first start or end of a trial after the resume.
+
+    Args:
+        record: The content of the study.
+        drivers: When the sweep was started and each time resumed, in seconds since the epoch.
+    """
+    ends = [t.ended.timestamp() for t in record.ran if t.ended is not None]
+    pauses = []
+    for resumed in sorted(drivers)[1:]:
+        before = [end for end in ends if end <= resumed]
+        if before:
+            pauses.append((max(before), resumed))
+    return pauses
+
+
+def steps_of(largest: float) -> list[int]:
+    """Return the amounts of a budget at which regret is shown: 1, 2, 5, 10, 20, 50, ... and the largest amount, rounded down.
+
+    >>> steps_of(64.5)
+    [1, 2, 5, 10, 20, 50, 64]
+    """
+    top = int(largest)
+    amounts = [m * 10**k for k in range(len(str(top))) for m in (1, 2, 5)]
+    return [amount for amount in amounts if amount < top] + ([top] if top else [])

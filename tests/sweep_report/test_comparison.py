@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.core.trial import State
+from sweeps.space import Space, load
+from sweeps.space.section_models import Objective, Repeats
+from sweeps.study.objectives import Objectives
+from sweeps.study.record import Record
+from sweeps.sweep_report.comparison import ComparedSweep, compare, labels_of
+from sweeps.sweep_report.comparison_tables import tables, to_markdown, to_page
+from sweeps.sweep_report.importance import Importance
+from tests.sweep_report.test_regret import MINIMIZE, trial
+
+SPACE = """\
+name: made
+trainer: xgboost
+data: {train: "sklearn:wine", label: target, valid: 0.25}
+objective: {metric: loss, goal: minimize}
+limits: {max_trials: 4}
+space:
+  params: {eta: {loguniform: [1e-3, 0.5]}, depth: 3}
+"""
+
+
+def space(folder: Path, *changes: tuple[str, str]) -> Space:
+    text = SPACE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "made.yaml").write_text(text)
+    return load(folder / "made.yaml")
+
+
+def sweep(name: str, made: Space | None, *values: float | None, data: str = "d", **changes: object) -> ComparedSweep:
+    """Return a sweep whose trials are complete and have these values."""
+    trials = [trial(n, State.COMPLETE if value is not None else State.FAIL, value) for n, value in enumerate(values)]
+    trials = [replace(t, params={"eta": 0.1 + t.number, "depth": 3}) for t in trials]
+    known = Importance((("params.eta", 1.0),), "the values of 12 trials")
+    found = ComparedSweep(name, f"/runs/{name}", "finished", Record(MINIMIZE, tuple(trials), data), made, known)
+    return replace(found, **changes)
+
+
+def rows(found) -> dict:
+    return dict(found.results)
+
+
+def test_comparable_sweeps_share_the_best_value(tmp_path):
+    made = space(tmp_path)
+    found = compare([sweep("a", made, 0.5, 0.4), sweep("b", made, 0.7, 0.3, 0.6)])
+    assert found.groups == ((0, 1),) and found.winners == {(0, 1): (1,)} and found.notes == ()
+    assert rows(found)["best"] == (0.4, 0.3) and rows(found)["regret"] == (pytest.approx(0.1), 0.0)
+    assert rows(found)["best trial"] == ("0001", "0001") and rows(found)["trials"] == (2, 3)
+    assert [(n, [None if v is None else round(v, 6) for v in values]) for n, values in found.regret["trials"]] == [
+        (1, [0.2, 0.4]),
+        (2, [0.1, 0.0]),
+        (3, [None, 0.0]),
+    ]
+    assert set(found.regret) == {"trials", "seconds", "cpu_seconds"}
+    assert found.settings == () and found.configurations == () and found.equal_values["params.depth"] == 3
+
+
+def test_two_sweeps_with_the_same_best_value_are_both_best(tmp_path):
+    made = space(tmp_path)
+    found = compare([sweep("a", made, 0.5), sweep("b", made, 0.5)])
+    assert found.winners == {(0, 1): (0, 1)}
+    assert next(tables(found)).note == "A, B have the same best value"
+
+
+def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_path):
+    a = sweep("a", space(tmp_path), 0.5, 0.4)
+    b = sweep("b", space(tmp_path, ("0.5]", "0.6]"), ("max_trials: 4", "max_trials: 9"), ("depth: 3", "depth: {randint: [1, 9]}")), 0.3)
+    found = compare([a, b])
+    assert dict(found.settings) == {
+        "limits.max_trials": ("4", "9"),
+        "params.eta": ("loguniform 0.001 to 0.5", "loguniform 0.001 to 0.6"),
+        "params.depth": ("3", "randint 1 to 8"),
+    }
+    assert dict(found.configurations) == {"params.eta": (1.1, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "data", "why"),
+    [
+        ((("valid: 0.25", "valid: 0.2"),), "other", "different rows: data.valid"),
+        ((("limits:", "search: {seed: 1}\nlimits:"),), "other", "different rows: search.seed"),
+        ((), "other", "different rows, although the space files name the same data"),
+        ((("valid: 0.25", "valid: {folds: 3}"),), "d", "different rows: data.valid"),
+    ],
+)
+def test_values_on_different_rows_are_not_compared(tmp_path, changes, data, why):
+    found = compare([sweep("a", space(tmp_path), 0.5, 0.4), sweep("b", space(tmp_path, *changes), 0.3, data=data)])
+    assert found.groups == ((0,), (1,)) and not found.winners
+    assert any(why in note for note in found.notes), found.notes
+    assert "regret" not in rows(found)  # each sweep is beside its own best value
+    assert [n for n, _ in found.regret["trials"]] == [1, 2]
+
+
+def test_other_features_and_fewer_train_rows_leave_the_values_comparable(tmp_path):
+    fewer = space(tmp_path, ("valid: 0.25", "valid: 0.25, drop: [ash], rows: 0.5"))
+    assert compare([sweep("a", space(tmp_path), 0.5), sweep("b", fewer, 0.3, data="other")]).groups == ((0, 1),)
+
+
+def test_sweeps_with_other_objectives_are_not_compared(tmp_path):
+    a = sweep("a", space(tmp_path), 0.5)
+    best = Record(Objectives((Objective("accuracy", "maximize"),)), sweep("b", None, 0.9, 0.8).record.trials, "d")
+    b = sweep("b", space(tmp_path, ("metric: loss, goal: minimize", "metric: accuracy, goal: maximize")), record=best)
+    found = compare([a, b, sweep("c", space(tmp_path), 0.4)])
+    assert found.groups == ((0, 2), (1,)) and found.winners == {(0, 2): (2,)}
+    assert rows(found)["regret"] == (pytest.approx(0.1), 0.0, 0.0)
+    assert "the objectives differ: minimize loss; maximize accuracy" in found.notes[0]
+    assert next(tables(found)).note == "C has the best value of A, C"
+
+
+def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path):
+    made = space(tmp_path)
+    pruned = Record(MINIMIZE, (trial(0, State.PRUNED, 0.1),), "d")
+    found = compare([sweep("a", made, 0.5), sweep("b", made, record=pruned)])
+    assert rows(found)["regret"] == (0.0, None) and "B has no regret, because its best trial was stopped early" in found.notes
+
+
+def test_several_objectives_and_repeats_and_missing_parts_are_notes(tmp_path):
+    made = space(tmp_path)
+    two = Record(Objectives((Objective("loss", "minimize"), Objective("auc", "maximize"))), (), "d")
+    repeated = replace(sweep("b", made, 0.5).record, repeats=Repeats(3))
+    empty = sweep("d", None, record=None, problems=("the space file cannot be read: why",), state="running")
+    found = compare([sweep("a", made, record=two), sweep("b", made, record=repeated), sweep("c", made, 0.4), empty])
+    text = "\n".join(found.notes)
+    assert "Pareto front" in text and "(A: 1; B: 3, by their mean; C: 1)" in text
+    assert "D: the space file cannot be read: why" in text and "D is still running" in text and "D has no trial yet" in text
+    assert rows(found)["state"] == ("finished", "finished", "finished", "running")
+    json.dumps(found.to_json(), allow_nan=False)
+    assert to_page(found).count("<table>") >= 3
+
+
+def test_the_most_important_dimension_comes_first(tmp_path):
+    made = space(tmp_path)
+    a = sweep("a", made, 0.5, importance=Importance((("params.x", 0.8), ("params.y", 0.2))))
+    b = sweep("b", made, 0.5, importance=Importance((("params.y", 0.9), ("params.z", 0.1))))
+    assert compare([a, b]).importance == (("params.y", (0.2, 0.9)), ("params.x", (0.8, None)), ("params.z", (None, 0.1)))
+    unknown = Importance(unknown="importance needs 10 trials with comparable values, but there are 1")
+    assert "A: importance needs 10 trials" in compare([replace(a, importance=unknown), b]).notes[0]
+
+
+def test_the_page_and_the_json_have_every_sweep(tmp_path):
+    made = space(tmp_path)
+    found = compare([sweep("a<b", made, 0.5, float("inf")), sweep("c|d", made, 0.7)])
+    page, shown = to_page(found), json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert "a&lt;b" in page and "c|d" in page and "<h2>Best configurations</h2>" in page
+    assert shown["comparable"] == [["A", "B"]] and [s["sweep"] for s in shown["sweeps"]] == ["a<b", "c|d"]
+    assert shown["regret"]["trials"][0]["trials"] == 1
+    assert to_markdown(found).startswith("# a&lt;b and c\\|d")
+
+
+def test_labels_are_distinct():
+    assert labels_of(3) == ("A", "B", "C") and labels_of(28)[25:] == ("Z", "A2", "B2") and len(set(labels_of(100))) == 100
