@@ -15,7 +15,7 @@ from sweeps.core.errors import InputError, Problem
 
 
 @main.command(short_help="Predict from the raw rows of a CSV or Parquet file.")
-@click.argument("bundle", type=options.PATH)
+@options.bundle
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", default=None, help="CSV or Parquet file to write, a path or a URI.  [default: CSV on standard output]")
 @click.option(
@@ -43,7 +43,7 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
 
 
 @main.command()
-@click.argument("bundle", type=options.PATH)
+@options.bundle
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 picks a free port.")
 @click.option(
@@ -80,6 +80,7 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     help="Number of Ray Serve processes that answer requests.  [default: only this process, without Ray]",
 )
 @click.option("--address", default=None, help="Address of a Ray cluster for the replicas.  [default: start Ray on this machine]")
+@click.option("--no-example", is_flag=True, help="Do not show a row of the data at /docs and /example.")
 @options.root
 def serve(bundle: Path, root: Path, host: str, port: int, replicas: int | None, address: str | None, **options: Any) -> None:
     """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict.
@@ -91,6 +92,7 @@ def serve(bundle: Path, root: Path, host: str, port: int, replicas: int | None, 
     from sweeps.serving.access import Access, token_of
     from sweeps.serving.limits import MAX_CONNECTIONS, Limits
 
+    example = not options["no_example"]
     under_ray = replicas is not None or address is not None
     if under_ray and options["max_connections"] is not None:
         text = (
@@ -106,8 +108,8 @@ def serve(bundle: Path, root: Path, host: str, port: int, replicas: int | None, 
     if under_ray:
         from sweeps.serving.replicas import serve as serve_by_replicas
 
-        serve_by_replicas(bundle, host, port, print_line, limits, access, replicas or 1, address)
+        serve_by_replicas(bundle, host, port, print_line, limits, access, replicas or 1, address, example)
     else:
         from sweeps.serving.server import serve as serve_alone
 
-        serve_alone(bundle, host, port, print_line, limits, access)
+        serve_alone(bundle, host, port, print_line, limits, access, example)

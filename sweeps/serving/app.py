@@ -1,4 +1,4 @@
-"""The ASGI application of a bundle: `/predict`, `/health`, `/schema`, `/metrics`, and OpenAPI at `/docs`."""
+"""The ASGI application of a bundle: `/predict`, `/health`, `/schema`, `/example`, `/metrics`, `/openapi.json`, and a page at `/docs`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pydantic_core
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from starlette.requests import ClientDisconnect
-from starlette.responses import PlainTextResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
 from sweeps.bundle.model import Bundle
 from sweeps.core.errors import InputError, Problem
@@ -21,11 +21,13 @@ from sweeps.data.column_values import InvalidValue
 from sweeps.serving import request_checks
 from sweeps.serving.access import Access, Guard, Receive, Send
 from sweeps.serving.batching import Batcher
+from sweeps.serving.docs_page import POLICY, docs_page
+from sweeps.serving.example import example_of
 from sweeps.serving.limits import Limits
 from sweeps.serving.request_checks import Refused, Rows
 
 JSON = "application/json"
-PATHS = ("/predict", "/health", "/schema", "/metrics")
+PATHS = ("/predict", "/health", "/schema", "/example", "/metrics")
 DEFAULT, OPEN = Limits(), Access()
 SHUT_DOWN = "the server shut down before the model answered"
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -139,12 +141,13 @@ def require_columns(bundle: Bundle) -> None:
 class _Endpoints:
     """Handlers of the requests for `/predict`, `/health`, `/schema` and `/metrics`."""
 
-    def __init__(self, bundle: Bundle, limits: Limits, replica: str | None):
+    def __init__(self, bundle: Bundle, limits: Limits, replica: str | None, example: bool):
         self.bundle, self.limits, self.manifest, self.metrics = bundle, limits, bundle.manifest, Metrics(replica)
         self.batcher: Batcher[Rows] = Batcher(self._predict_batch, lambda rows: rows.count)
         self.request_schema, self.answer_schema = request_checks.schemas(
             self.manifest.columns, self.manifest.classes, limits.max_rows, self.manifest.label, self.manifest.task
         )
+        self.example_body = example_of(bundle) if example else None
         facts = self.manifest.training
         self.about = {key: facts[key] for key in ("sweep", "trial", "metric", "value") if facts.get(key) is not None}
 
@@ -182,11 +185,24 @@ class _Endpoints:
             "answer": self.answer_schema,
         }
 
+    async def example(self) -> Any:
+        if self.example_body is None:
+            return Response(pydantic_core.to_json({"detail": [{"rule": "the server shows no example row"}]}), 404, media_type=JSON)
+        return self.example_body
+
+    async def docs(self, request: Request) -> Response:
+        app, about = request.app, await self.schema()
+        page = docs_page(app.title, app.description, self.about, about["columns"], self.example_body)
+        return HTMLResponse(page, headers={"content-security-policy": POLICY})
+
+    async def root(self) -> Response:
+        return RedirectResponse("docs")  # relative, because a proxy may add a prefix
+
     async def prometheus(self) -> Response:
         return Response(generate_latest(self.metrics), media_type=CONTENT_TYPE_LATEST)
 
 
-def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, replica: str | None = None) -> FastAPI:
+def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, replica: str | None = None, example: bool = True) -> FastAPI:
     """Return the ASGI application that serves a bundle.
 
     Args:
@@ -194,6 +210,7 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
         limits: Limits on a request.
         access: The allowed hosts and the token.
         replica: Name of this replica if several replicas share an address; otherwise None.
+        example: True to show one of the bundle's example rows at `/docs`, `/example` and `/openapi.json`.
 
     Returns:
         The application. Its function `state.cancel_waiting` gives every request that waits for the model the answer 503.
@@ -202,7 +219,7 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
         InputError: The bundle has no columns (see `require_columns`).
     """
     require_columns(bundle)
-    endpoints, manifest = _Endpoints(bundle, limits, replica), bundle.manifest
+    endpoints, manifest = _Endpoints(bundle, limits, replica, example), bundle.manifest
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -212,17 +229,25 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
     predicts = shown(manifest.label) or "a model's output"
     description = f"Predict {predicts} from raw rows. Unknown fields are ignored."
     title = str(endpoints.about.get("sweep", "sweeps"))
-    app = FastAPI(title=title, description=description, version=manifest.created, lifespan=lifespan)
+    # FastAPI's own page loads its scripts from the network.
+    app = FastAPI(title=title, description=description, version=manifest.created, lifespan=lifespan, docs_url=None, redoc_url=None)
     # The last middleware is the outermost, so refused requests are counted, too.
     app.add_middleware(Guard, access=access)
     app.add_middleware(Counted, metrics=endpoints.metrics)
     app.state.cancel_waiting = lambda: endpoints.batcher.cancel_waiting(lambda: Refused(503, [{"rule": SHUT_DOWN}]))
-    content = {JSON: {"schema": endpoints.request_schema}}
+    content: dict[str, Any] = {JSON: {"schema": endpoints.request_schema}}
+    if endpoints.example_body is not None and None not in endpoints.example_body["records"][0].values():  # FastAPI leaves null out
+        content[JSON]["example"] = endpoints.example_body
     answers: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"schema": endpoints.answer_schema}}}, **ERRORS}
     extra = {"requestBody": {"required": True, "content": content}}
     app.post("/predict", summary="Predict rows", openapi_extra=extra, responses=answers)(endpoints.predict)
     app.get("/health", summary="Check that the server is running")(endpoints.health)
     app.get("/schema", summary="The fields of a row and of an answer")(endpoints.schema)
+    app.get("/example", summary="The body of an example request", responses={404: {"description": "The server shows no example row."}})(
+        endpoints.example
+    )
+    app.get("/docs", include_in_schema=False)(endpoints.docs)
+    app.get("/", include_in_schema=False)(endpoints.root)
     app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(endpoints.prometheus)
     return app
 

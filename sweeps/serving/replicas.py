@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.bundle import integrity
-from sweeps.bundle.model import load_bundle
+from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.core import logging_setup
 from sweeps.core.errors import BundleError, InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.execution import cluster
 from sweeps.serving.access import Access
 from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits
-from sweeps.serving.server import listening, url_of, warn_if_open
+from sweeps.serving.server import listening, say_example, url_of, warn_if_open
 
 APP = "sweeps"
 START_SECONDS = 120.0
@@ -37,13 +37,13 @@ SERVE_NAMESPACE = "serve"
 class Replica:
     """Replica for Ray Serve: a process that loads the bundle and runs the application."""
 
-    def __init__(self, bundle: str, limits: Limits, access: Access):
+    def __init__(self, bundle: str, limits: Limits, access: Access, example: bool):
         from ray import serve
 
         from sweeps.serving.app import make_app
 
         name = serve.get_replica_context().replica_id.unique_id
-        self.made = make_app(load_bundle(bundle), limits, access, name)
+        self.made = make_app(load_bundle(bundle), limits, access, name, example)
 
     def __serve_build_asgi_app__(self) -> Any:
         """Return the application. `serve.ingress` calls this method."""
@@ -59,6 +59,7 @@ def serve(
     access: Access,
     replicas: int,
     address: str | None,
+    example: bool = True,
 ) -> None:
     """Serve a bundle with several processes under Ray Serve, until SIGTERM or Ctrl-C.
 
@@ -71,12 +72,14 @@ def serve(
         access: The allowed hosts and the token.
         replicas: Number of replicas. Each uses one CPU.
         address: Address of a cluster; None to start a local Ray.
+        example: True to show one of the bundle's example rows; see `make_app`.
 
     Raises:
         InputError: The bundle, the address or the cluster cannot be used, or the extra `serve` is not installed.
         BundleError: The bundle is broken, or no replica can load it.
     """
-    folder = _check_installation(bundle, port, address)
+    loaded = _check_installation(bundle, port, address)
+    folder = loaded.path
     import ray.serve
 
     warn_if_open(host, access, say)
@@ -89,11 +92,13 @@ def serve(
         stop = threading.Event()
         with _set_on_signal(stop):
             try:
-                _deploy(folder, host, port, limits, access, replicas)
+                _deploy(folder, host, port, limits, access, replicas, example)
                 if _wait_until_running(bundle, replicas, stop):
                     place = url_of(host, port) + (" of the head node" if address else "")
                     paths = "/predict, /schema, /health, /metrics, /docs"
                     say(f"serving {bundle} at {place} with --replicas {replicas} ({paths}); press Ctrl-C to stop")
+                    if example:
+                        say_example(loaded, url_of(host, port), access, say)
                     stop.wait()
                 # The proxy must run until the replicas have answered their requests. `shutdown` alone would end the proxy and the replicas
                 # at once.
@@ -102,8 +107,8 @@ def serve(
                 ray.serve.shutdown()  # type: ignore[no-untyped-call]
 
 
-def _check_installation(bundle: Path, port: int, address: str | None) -> Path:
-    """Check the options, the packages and the bundle before anything is started. Return the absolute path of the bundle.
+def _check_installation(bundle: Path, port: int, address: str | None) -> Bundle:
+    """Check the options, the packages and the bundle before anything is started. Return the loaded bundle.
 
     Raises:
         InputError, BundleError: See `serve`.
@@ -120,11 +125,12 @@ def _check_installation(bundle: Path, port: int, address: str | None) -> Path:
     except ImportError as e:
         raise InputError(Problem("--replicas", f"needs the package `{e.name}`: {install('serve')}")) from None
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    require_columns(load_bundle(bundle.resolve()))
-    return bundle.resolve()
+    loaded = load_bundle(bundle.resolve())
+    require_columns(loaded)
+    return loaded
 
 
-def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, replicas: int) -> None:
+def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, replicas: int, example: bool) -> None:
     """Start Ray Serve and deploy the replicas.
 
     Raises:
@@ -148,7 +154,7 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
         graceful_shutdown_wait_loop_s=CHECK_SECONDS,
         max_constructor_retry_count=1,
     )(serve.ingress()(Replica))
-    target = serve.RunTarget(deployed.bind(str(bundle), limits, access), APP, "/", quiet)
+    target = serve.RunTarget(deployed.bind(str(bundle), limits, access, example), APP, "/", quiet)
     serve.run_many([target], wait_for_ingress_deployment_creation=False, wait_for_applications_running=False)
 
 

@@ -8,11 +8,15 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.limits import Limits
+
+if TYPE_CHECKING:
+    from sweeps.bundle.model import Bundle
 
 # Length of the kernel's queue of connections.
 BACKLOG = 2048
@@ -20,7 +24,7 @@ BACKLOG = 2048
 OTHER_FILES = 256
 
 
-def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits: Limits, access: Access) -> None:
+def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits: Limits, access: Access, example: bool = True) -> None:
     """Serve a bundle in this process, without Ray, until SIGTERM or Ctrl-C.
 
     Args:
@@ -30,6 +34,7 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
         say: Function that prints a message, such as the address once the server listens.
         limits: Limits on requests and connections.
         access: The allowed hosts and the token.
+        example: True to show one of the bundle's example rows; see `make_app`.
 
     Raises:
         InputError: The folder is not a bundle, the server cannot listen, the limit on open files is too low, or the extra `serve` is
@@ -44,16 +49,27 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
     from sweeps.bundle.model import load_bundle
 
     _raise_file_limit(limits.max_connections)
-    app = make_app(load_bundle(bundle), limits, access)
+    loaded = load_bundle(bundle)
+    app = make_app(loaded, limits, access, example=example)
     warn_if_open(host, access, say)
     with listening(host, port) as listener:
         server = Server(app, listener, limits)
         real = listener.getsockname()[1]
         say(f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); press Ctrl-C to stop")
+        if example:
+            say_example(loaded, url_of(host, real), access, say)
         # This handler is for a SIGTERM that arrives before uvicorn has set its own handler. uvicorn raises the signal again when it ends.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
+
+
+def say_example(bundle: Bundle, url: str, access: Access, say: Callable[[str], None]) -> None:
+    """Print a curl command that sends one of the bundle's example rows, if there is one."""
+    from sweeps.serving.example import curl_command, example_of
+
+    if (body := example_of(bundle)) is not None:
+        say(f"try it:\n  {curl_command(url, body, access.digest is not None)}")
 
 
 def warn_if_open(host: str, access: Access, say: Callable[[str], None]) -> None:
