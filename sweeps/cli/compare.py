@@ -15,7 +15,7 @@ from sweeps.core.command_hints import printable
 from sweeps.terminal import text
 
 
-@main.command(short_help="Compare sweeps: best, regret, spaces, importance, configurations.")
+@main.command(short_help="Compare sweeps side by side.")
 @click.argument("sweeps", metavar="SWEEP...", nargs=-1, required=True, shell_complete=complete_sweep)
 @click.option("--html", type=options.PATH, default=None, metavar="FILE", help="Write the comparison to FILE as one HTML page.")
 @options.as_json

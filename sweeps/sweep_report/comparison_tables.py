@@ -40,7 +40,7 @@ def tables(comparison: Comparison) -> Iterator[Table]:
         (f"{amount} {_unit(budget, amount)}", *map(_short, values)) for budget, rows in comparison.regret.items() for amount, values in rows
     )
     note = "the distance between the best value so far and the best value of all comparable sweeps"
-    yield Table("Regret after", ("", *labels), regret, note if regret else "unknown, because no sweep has a single best trial")
+    yield Table("Regret", ("after", *labels), regret, note if regret else "unknown, because no sweep has a single best trial")
     total = comparison.equal_settings + len(comparison.settings)
     equal = f"{len(comparison.settings)} of {total} settings differ"
     yield Table("Spaces", ("setting", *labels), tuple(_cells(row) for row in comparison.settings), equal)

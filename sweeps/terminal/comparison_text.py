@@ -28,7 +28,8 @@ def format_comparison(comparison: Comparison, width: int) -> str:
     for shown in tables(comparison):
         lines.append("")
         if shown.rows:
-            head = (shown.title.upper(), *shown.head[1:])
+            corner = f"{shown.title} after" if shown.head[0] == "after" else shown.title
+            head = (corner.upper(), *shown.head[1:])
             lines.append(format_table(head, shown.rows, width))
             lines += [f"({shown.note})"] if shown.note else []
         else:
