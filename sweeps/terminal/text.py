@@ -247,7 +247,9 @@ def format_removal(removal: Removal) -> str:
         facts.append(("study", f"{removal.study[1]} in {without_password(removal.study[0])}"))
     if (runs := removal.runs) is not None:
         size = f" and {format_bytes(removal.artifact_bytes)} of artifacts" if runs.artifacts else ""
-        facts.append(("MLflow", f"{count_noun(len(runs.runs), 'run')}{size} at {without_password(runs.uri)}"))
+        file = runs.uri.removeprefix("sqlite:///")
+        place = f"at {without_password(runs.uri)}" if file == runs.uri else f"in {relative_path(Path(file))}"
+        facts.append(("MLflow", f"{count_noun(len(runs.runs), 'run')}{size} {place}"))
     lines = [f"{removal.name} will be deleted:", *pairs(facts)]
     if removal.foreign:
         lines.append(f"note: sweeps did not write {', '.join(removal.foreign)}, so the folder stays with this")

@@ -16,13 +16,13 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
-from sweeps.space import Step
+from sweeps.space import Step, load
 from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted
-from sweeps.tracking.mlflow.run_contents import description, flatten, space_params, trial_params
+from sweeps.tracking.mlflow.run_contents import datasets, description, flatten, log_params, space_params, trial_params
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.views import legal_name
-from tests.sweep_report.made import space_in
+from tests.sweep_report.made import SPACE, space_in
 from tests.tracking.made import begin, end, report, reports, sweep_events, sweep_result, sweep_started, trial
 from tests.waiting import wait_until
 
@@ -429,3 +429,41 @@ def test_the_preprocessor_parameter_groups_trials():
 
 def test_parameters_are_flat():
     assert flatten({"a": 1, "b": {"c": [1]}}, "params") == {"params.a": "1", "params.b.c": "[1]"}
+
+
+def test_a_dimension_inside_an_option_is_logged_once():
+    labels = {"params.optimizer": "sgd", "params.optimizer.choice.0.momentum": 0.3, "params.eta": 0.01}
+    tuned = dataclasses.replace(trial(0), params={"eta": 0.01, "optimizer": {"name": "sgd", "momentum": 0.3}}, labels=labels)
+    logged = trial_params(tuned)
+    assert {name: value for name, value in logged.items() if name.startswith("params.")} == {
+        "params.eta": "0.01",
+        "params.optimizer": "sgd",
+        "params.optimizer.name": "sgd",
+        "params.optimizer.choice.0.momentum": "0.3",
+    }
+
+
+def test_logarithms_are_parameters_of_their_own():
+    tuned = dataclasses.replace(trial(0), labels={"params.eta": 0.001, "params.n": 100, "params.odd": None, "params.zero": 0})
+    names = ["params.eta", "params.n", "params.odd", "params.zero", "params.absent"]
+    assert log_params(tuned, names) == {"log10 params.eta": "-3", "log10 params.n": "2"}
+
+
+@pytest.mark.parametrize(
+    ("train", "name", "kind", "source"),
+    [
+        ("sklearn:wine", "sklearn:wine", "code", {"uri": "sklearn:wine"}),
+        ("s3://bucket/rows.parquet", "rows.parquet", "s3", {"uri": "s3://bucket/rows.parquet"}),
+        ("hdfs://me:secret@host/rows.csv", "rows.csv", "hdfs", {"uri": "hdfs://me:***@host/rows.csv"}),
+        ("loaders:load", "loaders:load", "code", {"uri": "loaders:load"}),
+        ("data/rows.csv", "rows.csv", "local", {"uri": "data/rows.csv"}),
+    ],
+)
+def test_the_data_set_is_an_input_of_mlflow(tmp_path, train, name, kind, source):
+    text = SPACE.replace('"sklearn:wine"', json.dumps(train)).replace("valid: 0.25", "valid: valid.csv")
+    (tmp_path / "space.yaml").write_text(text)
+    training, validation = datasets(load(tmp_path / "space.yaml"), "f" * 64)
+    found = training.dataset
+    assert (found.name, found.source_type, json.loads(found.source), found.digest) == (name, kind, source, "f" * 36)
+    assert [(tag.key, tag.value) for tag in training.tags] == [("mlflow.data.context", "training")]
+    assert validation.dataset.name == "valid.csv" and validation.tags[0].value == "validation"

@@ -34,6 +34,26 @@ def test_events_are_written_by_another_process(tmp_path):
     check(MlflowClient(default_uri(tmp_path)), tracker)
 
 
+@pytest.mark.parametrize("wanted", ["true", "false"])
+def test_the_run_of_the_sweep_has_system_metrics_unless_they_are_turned_off(tmp_path, monkeypatch, wanted):
+    from mlflow.tracking import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", wanted)
+    tracker = started(tmp_path)
+    tracker.handle(begin(trial(0), 1.0))
+    wait_until(lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written")
+    client = MlflowClient(default_uri(tmp_path))
+
+    def metrics() -> list[str]:
+        return [name for name in client.get_run(tracker.parent).data.metrics if name.startswith("system/")]
+
+    if wanted == "true":
+        wait_until(lambda: "system/cpu_utilization_percentage" in metrics(), 30, "system metrics")
+    assert tracker.close() and tracker.error is None and bool(metrics()) is (wanted == "true")
+    assert client.get_run(tracker.parent).info.status == "RUNNING"  # no event has ended the sweep
+
+
 def test_a_process_that_is_killed_loses_nothing(tmp_path):
     from mlflow.tracking import MlflowClient
 

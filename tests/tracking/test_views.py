@@ -34,7 +34,10 @@ def test_every_trial_has_every_axis(space):
     assert parallel["selectedParams"] == [
         "preprocessor",
         "scaling.num_workers",
-        *(f"params.{name}" for name in ("eta", "depth", "mixed", "normal", "stepped", "optimizer")),
+        "log10 params.eta",
+        *(f"params.{name}" for name in ("depth", "mixed", "normal")),
+        "log10 params.stepped",
+        "params.optimizer",
     ]  # and not the momentum, which adam has none of
     assert any("momentum" in d.name for d in space.dimensions)
     assert parallel["selectedMetrics"] == ["objective"]
@@ -45,6 +48,7 @@ def test_the_view_of_sweeps_shows_their_results(space):
     state = views.sweeps_view(space)
     assert state["orderByKey"] == "metrics.`best`" and not state["orderByAsc"]
     assert {"metrics.`best.test`", "tags.`best.preprocessor`", "tags.`best.params.eta`"} <= set(state["selectedColumns"])
+    assert {"params.`trainer`", "params.`search.algorithm`"} <= set(state["selectedColumns"])
     assert "compareRunCharts" not in state
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core import registry
 from sweeps.core.resources import number_text
@@ -12,6 +15,12 @@ from sweeps.core.secrets import masked
 from sweeps.core.trial import Trial
 from sweeps.space import Space
 
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
+
+# The part of a nested dimension's name that says in which option the dimension is.
+OPTION = re.compile(r"\.(?:choice|grid)\.\d+(?=\.|$)")
+NAME_LENGTH, DIGEST_LENGTH = 500, 36  # MLflow's limits for a data set
 PARAM_LENGTH = 6000  # MLflow's limit for a parameter's value
 # The tag in which MLflow keeps a run's description, and the longest value of that tag.
 NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
@@ -33,13 +42,59 @@ def trial_params(trial: Trial) -> dict[str, str]:
     """Return the parameters of a trial's run: every dimension by its path, and the constants in `params` and `scaling`.
 
     The parameter `preprocessor` is the chain without its tuned values, so that trials can be grouped by chain. Each tuned value is a
-    separate parameter.
+    separate parameter. A dimension inside an option of a choice has the name of the dimension only, such as
+    `params.optimizer.choice.0.momentum`, and not also the name in the loop's config, `params.optimizer.momentum`.
     """
     number = number_text(trial.shape.scaling["num_workers"])
     scaling = {"num_workers": number, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
     chain = "+".join(step.name for step in trial.preprocessor) or "none"
     labels = {name: str(value)[:PARAM_LENGTH] for name, value in {"preprocessor": chain, **trial.labels}.items()}
-    return {**labels, **flatten(trial.params, "params"), **flatten(scaling, "scaling")}
+    inside = {plain for name in trial.labels if (plain := OPTION.sub("", name)) != name}
+    params = {name: value for name, value in flatten(trial.params, "params").items() if name not in inside}
+    return {**labels, **params, **flatten(scaling, "scaling")}
+
+
+def log_params(trial: Trial, names: Collection[str]) -> dict[str, str]:
+    """Return the decimal logarithms of some dimensions, as parameters that are the axes of a chart.
+
+    MLflow's parallel coordinates have only linear axes.
+
+    Args:
+        trial: The trial.
+        names: Names of the dimensions. A dimension without a positive number is left out.
+    """
+    values = {name: trial.labels.get(name) for name in names}
+    return {log_name(name): f"{math.log10(v):.6g}" for name, v in values.items() if isinstance(v, (int, float)) and v > 0}
+
+
+def log_name(name: str) -> str:
+    """Return the name of the parameter with the decimal logarithm of a dimension."""
+    return f"log10 {name}"
+
+
+def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
+    """Return MLflow's inputs for the data of a sweep: the sources of the splits, without duplicates.
+
+    Args:
+        space: The sweep's space.
+        fingerprint: Hash of the data. The data sets of all splits have this digest.
+    """
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    if not space.data.given:
+        return []
+    splits = [("training", spec.train) for spec in space.variants]
+    for context, split in (("validation", space.data.valid), ("testing", space.data.test)):
+        splits += [(context, split.path)] if split is not None and split.path is not None else []
+    inputs = []
+    for context, source in dict.fromkeys(splits):
+        shown = masked(source)
+        scheme, separator, _ = shown.partition("://")
+        kind = scheme if separator else "code" if ":" in shown else "local"  # `sklearn:NAME` and `module:function` are code
+        name = shown.rstrip("/").rpartition("/")[2][:NAME_LENGTH] or "data"
+        dataset = Dataset(name, fingerprint[:DIGEST_LENGTH], kind, json.dumps({"uri": shown}))
+        inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
+    return inputs
 
 
 def space_params(space: Space) -> dict[str, str]:

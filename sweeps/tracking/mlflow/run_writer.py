@@ -136,6 +136,7 @@ class RunWriter:
         self._logged_files: dict[int, dict[Path, tuple[int, int]]] = {}  # size and time of each logged file, by trial number
         self._objectives: list[str] = []
         self._constrained = False
+        self._log_dimensions: list[str] = []
 
     # Runs
 
@@ -225,6 +226,7 @@ class RunWriter:
         space, parent = event.space, self.parent
         self._objectives = [objective.metric for objective in space.objectives]
         self._constrained = bool(space.constraints)
+        self._log_dimensions = [d.name for d in space.dimensions if d.is_log]
         tags = {
             "sweeps.data_fingerprint": event.fingerprint,
             "sweeps.space": space.public(space.text)[:TAG_LENGTH],
@@ -238,6 +240,8 @@ class RunWriter:
         params = {legal_name(name): value[: run_contents.PARAM_LENGTH] for name, value in run_contents.space_params(space).items()}
         batch.params[parent] |= {name: value for name, value in params.items() if name not in existing}
         self._permit(self._client.log_text, parent, space.public(space.text), "space.yaml")
+        if inputs := run_contents.datasets(space, event.fingerprint):
+            self._permit(self._client.log_inputs, parent, inputs)
 
     @_add.register
     def _(self, event: events.TrialStarted, batch: Batch) -> None:
@@ -245,7 +249,8 @@ class RunWriter:
         if trial.number in self.runs:  # The trial continues in its run.
             self._permit(self._client.update_run, self.runs[trial.number], "RUNNING")
         run = self._trial_run(trial, event.time, batch.retrying)
-        batch.params[run] |= {legal_name(name): value for name, value in run_contents.trial_params(trial).items()}
+        params = run_contents.trial_params(trial) | run_contents.log_params(trial, self._log_dimensions)
+        batch.params[run] |= {legal_name(name): value for name, value in params.items()}
         batch.tags[run] |= {"sweeps.pbt": trial.lineage} if trial.lineage else {}
         batch.started.append(trial)
 

@@ -18,15 +18,22 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from sweeps.core import logging_setup
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import CLOSE_WITHIN, Close, Lost, Message, MlflowTracker
 
+if TYPE_CHECKING:
+    from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+log = logging.getLogger(__name__)
+
 # If the process is lost this many times, it is not started again. A resume then sends the missing events, from the study.
 STARTS = 5
 NICE = 19  # Training has priority.
+# MLflow's switch for system metrics.
+SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 
 
 class TrackerProcess(MlflowTracker):
@@ -124,12 +131,36 @@ class _Worker(MlflowTracker):
 
     def __init__(self, destination: Destination, pipe: TextIO):
         self._pipe, self._lock = pipe, threading.Lock()
+        self._monitor: SystemMetricsMonitor | None = None
         super().__init__(destination)
+
+    def _run(self) -> None:
+        super()._run()
+        if self._monitor is not None and not self.waiting:
+            self._monitor.finish()
+
+    def _open(self) -> None:
+        super()._open()
+        if os.environ.get(SYSTEM_METRICS, "true").lower() not in ("false", "0"):
+            self._monitor = _monitored(self.writer.parent, self.destination.uri)
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
         status = {"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered}
         with self._lock, contextlib.suppress(OSError):  # The driver has ended.
             self._pipe.write(json.dumps(status) + "\n")
+
+
+def _monitored(run: str, uri: str) -> SystemMetricsMonitor | None:
+    """Log the use of this machine's CPUs, memory, disk and network to a run, and of its GPUs if `nvidia-ml-py` is installed."""
+    from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+    try:
+        monitor = SystemMetricsMonitor(run, resume_logging=True, tracking_uri=uri)
+        monitor.start()
+    except Exception:  # The sweep does not need these metrics.
+        log.warning("MLflow gets no system metrics", exc_info=True)
+        return None
+    return monitor
 
 
 def main() -> None:

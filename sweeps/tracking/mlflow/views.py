@@ -13,6 +13,7 @@ import zlib
 from urllib.parse import quote
 
 from sweeps.space import Dimension, Space
+from sweeps.tracking.mlflow.run_contents import log_name
 
 VIEW_TAG = "mlflow.sharedViewState."
 ALL_SWEEPS = "all-sweeps"
@@ -46,7 +47,8 @@ def trials_of(sweep: str) -> str:
 def trials_view(sweep: str, space: Space) -> dict[str, object]:
     """Return the view of a sweep's trials, the best first.
 
-    It has a column for each dimension, an axis for each dimension in a chart of parallel coordinates, and the objective's curves.
+    It has a column for each dimension, an axis for each dimension in a chart of parallel coordinates, and the objective's curves. The axis
+    of a dimension that is sampled on a logarithmic scale shows the decimal logarithm.
     """
     columns = {
         column("metrics", OBJECTIVE): 110,  # room for the arrow that shows the order
@@ -59,7 +61,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, object]:
         column("metrics", "seconds"): NARROWEST,
     }
     # MLflow's plot leaves out runs that have no value for an axis. The value on the last axis sets the color of a line.
-    axes = [legal_name(dimension.name) for dimension in space.always][:MAX_AXES]
+    axes = [legal_name(log_name(d.name) if d.is_log else d.name) for d in space.always][:MAX_AXES]
     metric = legal_name(space.objective.metric)
     charts = [
         _chart(sweep, "parallel", "PARALLEL", selectedParams=axes, selectedMetrics=[OBJECTIVE], showAllRuns=True),
@@ -72,6 +74,7 @@ def sweeps_view(space: Space) -> dict[str, object]:
     """Return the view of all sweeps of an experiment. It shows each sweep's results, the best sweep first."""
     columns = {
         **{column("metrics", name): 100 for name in ("best", "best.test")},
+        **{column("params", name): width for name, width in (("trainer", 200), ("search.algorithm", 140), ("scheduler.name", 140))},
         **{column("tags", legal_name(f"best.{d.name}")): _width(legal_name(f"best.{d.name}"), d) for d in space.dimensions},
         **{column("metrics", name): _width(name) for name in ("trials.completed", "trials.pruned", "seconds")},
     }
