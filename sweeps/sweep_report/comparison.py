@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -165,6 +166,7 @@ def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
     progress = tuple(_progress(s) for s in sweeps)
     leaders = [next((_leader([sweeps[i] for i in group]) for group in groups if at in group), None) for at in range(len(sweeps))]
     differing, equal = _differences(spaces)
+    differing = _readable(differing, spaces)
     configurations, same = _differences([_configuration(s) for s in sweeps])
     return Comparison(
         sweeps=tuple(sweeps),
@@ -341,6 +343,23 @@ def _differences(columns: Sequence[Mapping[str, Any] | None]) -> tuple[list[Row]
         else:
             rows.append((name, values))
     return rows, equal
+
+
+def _readable(rows: Sequence[Row], spaces: Sequence[Mapping[str, str] | None]) -> list[Row]:
+    """Return the rows of settings, with the rows of each section side by side.
+
+    A setting inside an option, such as `preprocessor[SimpleImputer].0.strategy`, is left out if a space does not have this option, because
+    the row of the dimension shows the difference already.
+    """
+    sections = list(dict.fromkeys(_section(name) for space in spaces if space is not None for name in space))
+    shown = [
+        (name, values) for name, values in rows if "[" not in name or all(v is not None for v, s in zip(values, spaces, strict=True) if s)
+    ]
+    return sorted(shown, key=lambda row: sections.index(_section(row[0])))
+
+
+def _section(name: str) -> str:
+    return re.split(r"[.\[]", name, maxsplit=1)[0]
 
 
 def _importance_rows(sweeps: Sequence[ComparedSweep]) -> list[Row]:

@@ -66,16 +66,18 @@ def _leaves(template: Template, path: str) -> Iterator[tuple[str, str]]:
         if template.otherwise is not ABSENT:
             yield from _leaves(template.otherwise, f"{template.name}[otherwise]")
     elif isinstance(template, Step):
-        yield path, template.name
         if template.columns is not None:
             yield from _leaves(template.columns, f"{path}.columns")
         yield from _leaves(template.params, path)
+    elif isinstance(template, Chain):
+        yield path, " + ".join(item.name if isinstance(item, Step) else domain_text(item) for item in template.items) or "none"
+        for i, item in enumerate(template.items):
+            yield from _leaves(item, f"{path}.{i}")
     elif isinstance(template, dict):
         for key, value in template.items():
             yield from _leaves(value, f"{path}.{key}")
-    elif isinstance(template, Chain) or (isinstance(template, (list, tuple)) and _has_parts(template)):
-        items = template.items if isinstance(template, Chain) else template
-        for i, item in enumerate(items):
+    elif isinstance(template, (list, tuple)) and _has_parts(template):
+        for i, item in enumerate(template):
             yield from _leaves(item, f"{path}.{i}")
     elif template is not ABSENT:
         yield path, _text(template)

@@ -83,6 +83,16 @@ def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_pat
     assert dict(found.configurations) == {"params.eta": (1.1, 0.1)}
 
 
+def test_the_settings_inside_an_option_that_only_one_space_has_are_left_out(tmp_path):
+    chains = "  preprocessor: {grid: [none, {SimpleImputer: {strategy: STRATEGY}}]}\n  params:"
+    a = space(tmp_path, ("  params:", chains.replace("STRATEGY", "mean")))
+    b = space(tmp_path, ("  params:", chains.replace("STRATEGY", "most_frequent")))
+    c = space(tmp_path, ("  params:", "  preprocessor: {grid: [none, StandardScaler]}\n  params:"), ("max_trials: 4", "max_trials: 9"))
+    assert [name for name, _ in compare([sweep("a", a, 0.5), sweep("b", b, 0.5)]).settings] == ["preprocessor[SimpleImputer].0.strategy"]
+    found = compare([sweep("a", a, 0.5), sweep("c", c, 0.5)]).settings
+    assert dict(found) == {"limits.max_trials": ("4", "9"), "preprocessor": ("grid none, SimpleImputer", "grid none, StandardScaler")}
+
+
 @pytest.mark.parametrize(
     ("changes", "data", "why"),
     [
