@@ -44,14 +44,13 @@ def importance_of(record: Record | None, space: Space) -> Importance:
     from sweeps.sweep_report.plots import _importances, study_of
 
     dimensions, rungs = space.dimensions, all_rungs(planned_scheduler(space.scheduler))
-
     trials = record.ran if record is not None else ()
     basis, values = basis_of(trials, rungs)
     if record is None or len(values) < MIN_TRIALS:
         return Importance(unknown=f"importance needs {MIN_TRIALS} trials with comparable values, but there are {len(values)}")
     try:
         shares = _importances(study_of(dimensions, record.goal, trials, values))
-    except (ValueError, TypeError, KeyError) as e:  # a stranger's study can have values that do not fit its space file
+    except Exception as e:  # a stranger's study can have any values
         return Importance(unknown=f"the importance cannot be computed: {type(e).__name__}: {e}")
     if not shares:
         return Importance(unknown="the importance is unknown, because the values or the dimensions do not vary enough")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from sweeps.study.repeats import merged
 
 # What a sweep spends until a trial has ended: names of the attributes of `Spent`.
 BUDGETS = ("trials", "seconds", "cpu_seconds", "gpu_seconds")
+# No sweep spends as much of any of these.
+MOST_SPENT = 1e12
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> P
     """
     ended = sorted((t for t in record.ran if t.result.state is not State.RUNNING), key=_end_of)
     final = best_result(record)
-    starts = [t.began.timestamp() for t in record.ran if t.began is not None]
+    starts = [_seconds(t.began) for t in record.ran if t.began is not None]
     first = min(starts, default=0.0)
     spent, costs = [], {"cpu_seconds": 0.0, "gpu_seconds": 0.0}
     for n, trial in enumerate(ended, 1):
@@ -107,7 +110,15 @@ def _best_so_far(ended: Iterable[TrialRecord], record: Record) -> Iterator[Resul
 def _end_of(trial: TrialRecord) -> tuple[float, int]:
     """Return the sort key by which trials are ordered: their end in seconds since the epoch, and their number."""
     at = trial.ended or trial.began
-    return (0.0 if at is None else at.timestamp()), trial.number
+    return (0.0 if at is None else _seconds(at)), trial.number
+
+
+def _seconds(at: datetime.datetime) -> float:
+    """Return a time in seconds since the epoch; 0 for a time that the platform does not know, which only a damaged study has."""
+    try:
+        return at.timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0.0
 
 
 def _paused(pauses: Iterable[tuple[float, float]], start: float, end: float) -> float:
@@ -124,7 +135,7 @@ def pauses_of(record: Record, drivers: Sequence[float]) -> list[tuple[float, flo
         record: The content of the study.
         drivers: When the sweep was started and each time resumed, in seconds since the epoch.
     """
-    ends = [t.ended.timestamp() for t in record.ran if t.ended is not None]
+    ends = [_seconds(t.ended) for t in record.ran if t.ended is not None]
     pauses = []
     for resumed in sorted(drivers)[1:]:
         before = [end for end in ends if end <= resumed]
@@ -136,9 +147,13 @@ def pauses_of(record: Record, drivers: Sequence[float]) -> list[tuple[float, flo
 def steps_of(largest: float) -> list[int]:
     """Return the amounts of a budget at which regret is shown: 1, 2, 5, 10, 20, 50, ... and the largest amount, rounded down.
 
+    Return [] for an amount that no sweep can have spent, which only a damaged study has.
+
     >>> steps_of(64.5)
     [1, 2, 5, 10, 20, 50, 64]
     """
+    if not 0 <= largest < MOST_SPENT:
+        return []
     top = int(largest)
     amounts = [m * 10**k for k in range(len(str(top))) for m in (1, 2, 5)]
     return [amount for amount in amounts if amount < top] + ([top] if top else [])

@@ -62,6 +62,7 @@ def read(folder: Path) -> None:
         assert folder.name in command(*args)
     for args in (["--json"], ["--all"], ["--trial", "best"], ["--trial", "0"], ["--trial", "3", "--json"]):
         command("show", folder, *args)
+    command("show", folder, "--csv", "--columns", "trial,state,seconds,began", "--sort", "-seconds")
     command("logs", folder, "0")
     opened = sweeps.open(folder)
     for look in (lambda: opened.trials, lambda: opened.best, lambda: opened.study, lambda: opened.curves(), lambda: bundle_of(folder)):

@@ -116,6 +116,8 @@ def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn, goal):
         assert amounts == sorted(amounts) and all(amount >= 0 for amount in amounts)
 
 
-@pytest.mark.parametrize(("largest", "steps"), [(0, []), (0.9, []), (1, [1]), (8, [1, 2, 5, 8]), (20, [1, 2, 5, 10, 20])])
+@pytest.mark.parametrize(
+    ("largest", "steps"), [(0, []), (0.9, []), (math.nan, []), (math.inf, []), (1, [1]), (8, [1, 2, 5, 8]), (20, [1, 2, 5, 10, 20])]
+)
 def test_regret_is_shown_at_round_amounts(largest, steps):
     assert steps_of(largest) == steps

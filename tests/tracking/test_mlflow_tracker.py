@@ -462,6 +462,7 @@ def test_logarithms_are_parameters_of_their_own():
 def test_the_data_set_is_an_input_of_mlflow(tmp_path, train, name, kind, source):
     text = SPACE.replace('"sklearn:wine"', json.dumps(train)).replace("valid: 0.25", "valid: valid.csv")
     (tmp_path / "space.yaml").write_text(text)
+    (tmp_path / "loaders.py").write_text("def load(): ...\n")
     training, validation = datasets(load(tmp_path / "space.yaml"), "f" * 64)
     found = training.dataset
     assert (found.name, found.source_type, json.loads(found.source), found.digest) == (name, kind, source, "f" * 36)

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import registry
+from sweeps.core.errors import make_encodable
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, outcome_of
 from sweeps.core.secrets import masked
@@ -88,7 +89,7 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
         splits += [(context, split.path)] if split is not None and split.path is not None else []
     inputs = []
     for context, source in dict.fromkeys(splits):
-        shown = masked(source)
+        shown = make_encodable(masked(source))
         scheme, separator, _ = shown.partition("://")
         kind = scheme if separator else "code" if ":" in shown else "local"  # `sklearn:NAME` and `module:function` are code
         name = shown.rstrip("/").rpartition("/")[2][:NAME_LENGTH] or "data"
