@@ -318,7 +318,7 @@ def _results(
     yield "best", tuple(b and b.value for b in bests)
     yield "best trial", tuple(r.best.id if r is not None and r.best is not None else None for r in records)
     if shared:
-        yield "regret", tuple(_regret(s, b and b.value, lead) for s, b, lead in zip(sweeps, bests, leaders, strict=True))
+        yield "regret", tuple(_regret(s, None if b is None else b.value, lead) for s, b, lead in zip(sweeps, bests, leaders, strict=True))
     if any(s.test is not None for s in sweeps):
         yield "test", tuple(s.test for s in sweeps)
     if any(r is not None and len(r.objectives.objectives) > 1 for r in records):

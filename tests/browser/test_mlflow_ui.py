@@ -131,8 +131,9 @@ def test_parallel_coordinates_have_preprocessor_workers_params_and_the_objective
                 [...one.querySelectorAll('.tick text')].map(tick => tick.textContent)])""",  # of a long one the whole, too
         )
     )
-    assert list(axes) == ["preprocessor", "scaling.num_workers", "params.eta", "params.subsample", "params.max_depth", "objective"]
+    assert list(axes) == ["preprocessor", "scaling.num_workers", "log10 params.eta", "params.subsample", "params.max_depth", "objective"]
     assert {"StandardScaler", "MinMaxScaler"} <= set(axes["preprocessor"])
+    assert all(float(tick.replace("−", "-")) < 0 for tick in axes.pop("log10 params.eta"))
     assert all(float(tick) > 0 for name in list(axes)[1:] for tick in axes[name])
     page.wait_for_selector("text=valid-logloss")
     picture(page, "mlflow-parallel.png")
@@ -166,3 +167,4 @@ def test_sweeps_are_compared_with_each_other(shown, page):
     (row,) = table(page, "metrics.`best`")
     assert float(row["metrics.`best`"]) == shown.result["best"]["value"]
     assert row["tags.`best.preprocessor`"] == shown.result["best"]["preprocessor"]
+    assert row["params.`search.algorithm`"] == "gp" and row["params.`trainer`"].startswith("sweeps.trainers.xgboost:")

@@ -125,7 +125,7 @@ def _registered(client: MlflowClient, runs: Sequence[str]) -> dict[str, str]:
     for start in range(0, len(runs), CHUNK):
         names = ", ".join(f"'{run}'" for run in runs[start : start + CHUNK])
         for version in client.search_model_versions(f"run_id IN ({names})"):
-            needed[version.run_id] = f"version {version.version} of the model {version.name}"
+            needed[str(version.run_id)] = f"version {version.version} of the model {version.name}"
     return needed
 
 

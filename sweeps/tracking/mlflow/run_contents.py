@@ -93,7 +93,7 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
         scheme, separator, _ = shown.partition("://")
         kind = scheme if separator else "code" if ":" in shown else "local"  # `sklearn:NAME` and `module:function` are code
         name = shown.rstrip("/").rpartition("/")[2][:NAME_LENGTH] or "data"
-        dataset = Dataset(name, fingerprint[:DIGEST_LENGTH], kind, json.dumps({"uri": shown}))
+        dataset = Dataset(name, make_encodable(fingerprint)[:DIGEST_LENGTH], kind, json.dumps({"uri": shown}))
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
     return inputs
 

@@ -137,7 +137,7 @@ class _Worker(MlflowTracker):
     def _run(self) -> None:
         super()._run()
         if self._monitor is not None and not self.waiting:
-            self._monitor.finish()
+            self._monitor.finish()  # type: ignore[no-untyped-call]
 
     def _open(self) -> None:
         super()._open()
@@ -155,8 +155,8 @@ def _monitored(run: str, uri: str) -> SystemMetricsMonitor | None:
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
     try:
-        monitor = SystemMetricsMonitor(run, resume_logging=True, tracking_uri=uri)
-        monitor.start()
+        monitor = SystemMetricsMonitor(run, resume_logging=True, tracking_uri=uri)  # type: ignore[no-untyped-call]
+        monitor.start()  # type: ignore[no-untyped-call]
     except Exception:  # The sweep does not need these metrics.
         log.warning("MLflow gets no system metrics", exc_info=True)
         return None
