@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,6 +152,8 @@ class SweepSession:
 
     def __enter__(self) -> Self:
         """Start Ray, the pool and the data actor."""
+        if names := ", ".join(self.space.missing_secrets):
+            raise InputError(Problem(str(self.space.path), f"needs these environment variables, which are not set: {names}"))
         self._check_backend()
         with contextlib.ExitStack() as starting:
             connection = starting.enter_context(cluster.ray_connection(self.space, self.folder, self._roots, self._address, self._share))
@@ -242,7 +245,7 @@ class SweepSession:
             modules=sorted(name for name in names if name.startswith("sklearn.")),
             once=not any(list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")),
             stream=self._stream_settings(),
-            secrets=self._secrets,
+            secrets=self._secrets | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:

@@ -54,6 +54,7 @@ class _Origin(TypedDict):
     name: NotRequired[Annotated[Text, Field(pattern="^[^/]+$")]]
     began: NotRequired[Annotated[Number, Field(ge=0, lt=10**11)] | None]
     algorithm: NotRequired[Text]
+    variables: NotRequired[dict[str, str]]
     metric: NotRequired[Text]
     max_trials: NotRequired[Count]
     repeats: NotRequired[Annotated[int, Field(gt=0, lt=10**9)]]

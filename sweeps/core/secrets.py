@@ -87,6 +87,16 @@ def hide_values(text: str, variables: Mapping[str, str]) -> str:
     return text
 
 
+def is_secret_variable(name: str, value: str) -> bool:
+    """Return whether an environment variable holds a secret: its name says so, or its value is a URI with a password or a key.
+
+    >>> is_secret_variable("DB_PASSWORD", "x"), is_secret_variable("DB", "postgresql://me:x@host/db"), is_secret_variable("DB", "rows.db")
+    (True, True, False)
+    """
+    named = re.search(r"(?:^|_)(?:pass|pw|pat|dsn|token|key|secret|auth|credentials?)$", name, re.I) is not None
+    return named or _is_secret(name) or ("://" in value and bool(secrets_in(value)))
+
+
 def _is_secret(name: str) -> bool:
     """Return whether a query parameter of this name holds a secret."""
     return _SECRET_NAME.fullmatch(unquote_plus(name)) is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from sweeps.core import references
+from sweeps.core import references, variables
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data import passed_tables, sklearn_datasets
@@ -163,7 +164,7 @@ def call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any], of_da
         try:
             # A Ray Dataset keeps the options with which it was made.
             with quiet_ray_data(), pickled_by_value(base.absolute()):
-                result = function(**args)
+                result = function(**variables.resolve(dict(args), os.environ))
                 table = of_dataset(result) if hasattr(result, "to_arrow_refs") else to_arrow(result)
             if table is not None:
                 return table

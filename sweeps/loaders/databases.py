@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
@@ -16,8 +15,8 @@ def sql(query: str, uri: str) -> Any:
 
     Args:
         query: The query. Use `ORDER BY`, because `sweeps resume` refuses rows in another order.
-        uri: The database, as a URI of SQLAlchemy, such as `sqlite:///rows.db`. The path of an SQLite file may be relative. `$NAME` and
-            `${NAME}` are replaced by environment variables, so that no password needs to stand in the space file.
+        uri: The database, as a URI of SQLAlchemy, such as `sqlite:///rows.db`. The path of an SQLite file may be relative. As in the whole
+            space file, `${NAME}` is replaced by an environment variable, so that no password needs to stand in the file.
 
     Returns:
         A DataFrame.
@@ -28,10 +27,8 @@ def sql(query: str, uri: str) -> Any:
     import pandas as pd
     import sqlalchemy
 
-    uri = os.path.expandvars(uri)
-    if unset := re.search(r"\$(?:\w+|\{\w+\})", uri):
-        name = unset[0].strip("${}")
-        raise ValueError(f"uri: the environment variable {name} is not set; export it, or write %24 for a dollar sign in a password")
+    if re.search(r"\$[A-Za-z_]", uri):
+        raise ValueError("an environment variable in `uri` needs braces; write ${NAME} in place of $NAME")
     prefix = "sqlite:///"
     if uri.startswith(prefix):
         uri = prefix + str(find(uri.removeprefix(prefix)).absolute())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from sweeps.space.templates import Template, dimensions, enclosing_options, walk
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import NAME, definition_of
 from sweeps.space.trainer_section import PACKAGE, TrainerSection, trainer_names
+from sweeps.space.variables import Variables, replace_variables
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
 TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
@@ -42,7 +44,13 @@ MAX_VARIANTS = 1_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 
-def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | None = None, algorithm: str | None = None) -> Space:
+def load(
+    path: str | Path,
+    overrides: Iterable[str] = (),
+    base: str | Path | None = None,
+    algorithm: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Space:
     """Read and validate a space file.
 
     Args:
@@ -51,6 +59,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
         base: Folder for relative paths, in which the user's modules are also searched. The default is the file's folder.
         algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that later
             versions of sweeps added are then not checked. None for a new sweep.
+        variables: For a sweep that has already started: the environment variables that the file used. They replace the current ones.
 
     Raises:
         InputError: The file or an override is invalid. The error has all problems that were found, in the order of the file.
@@ -71,8 +80,14 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
         root = _override(root, override, problems)
     if root is None or len(problems):
         raise InputError(problems.sorted())
+    found = Variables({**os.environ, **(variables or {})}, optional=algorithm is not None)
+    if algorithm is None or variables is not None:  # earlier versions of sweeps did not replace variables
+        root = replace_variables(root, found, problems)
+    if len(problems):
+        raise InputError(problems.sorted())
     folder = Path(base).absolute() if base is not None else Path(path).absolute().parent
-    return _Loader(SpaceFile(root, source, problems), folder, algorithm).space(Path(path).absolute(), text, overrides)
+    space = _Loader(SpaceFile(root, source, problems), folder, algorithm).space(Path(path).absolute(), text, overrides)
+    return replace(space, variables=found.values, secrets=tuple(found.secrets), missing_secrets=tuple(found.missing))
 
 
 def _override(root: Node | None, override: str, problems: Problems) -> Node | None:
@@ -194,7 +209,7 @@ class _Loader:
             trackers=trackers,
             runtime_env=runtime_env,
             trainer_definition=self.trainers.definition,
-            notes=self.trainers.notes,
+            notes=(*self.trainers.notes, *self._algorithm_notes()),
             **self.search.parsed,
         )
 
@@ -257,6 +272,16 @@ class _Loader:
             search.choose(choice)
             reason = choice.reason
         return reason
+
+    def _algorithm_notes(self) -> tuple[str, ...]:
+        """Return a note if the file names a sampler, but has no dimension that the sampler can choose."""
+        named, dims = self.search.search.algorithm if self.search.search else AUTO, self.parser.dimensions
+        if self.started or not self.file.node("search").is_map or "algorithm" not in self.file.node("search").value:
+            return ()
+        if named in (AUTO, "grid") or any(not dim.is_grid for dim in dims):
+            return ()
+        why = "only grids are tuned, and sweeps tries every cell" if dims else "nothing is tuned, so the trials differ only in their seeds"
+        return (f"search.algorithm: `{named}` has no effect, because {why}; leave this key out, or tune a value under `space:`",)
 
     def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
         """Add a problem if the scheduler does not fit a cross-validation, in which each step of a trial is one fold."""

@@ -67,7 +67,10 @@ class Space:
         trackers: Trackers that record the sweep.
         runtime_env: Environment of the worker processes.
         trainer_definition: Definition of the trainer, from the trainer's module.
-        notes: Messages about deprecated constants in the trainer's module. The user should replace these constants.
+        notes: Messages for the user about the file: deprecated constants in the trainer's module, keys without an effect.
+        variables: Value of each environment variable that the file uses, without secrets. The values are already in the other attributes.
+        secrets: Names of the environment variables that the file uses and whose values are secrets.
+        missing_secrets: Those of `secrets` that are not set. Trials cannot run without them.
     """
 
     name: str
@@ -93,6 +96,9 @@ class Space:
     runtime_env: RuntimeEnv = field(default_factory=RuntimeEnv)
     trainer_definition: TrainerDefinition = field(default_factory=TrainerDefinition, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    variables: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    missing_secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def has_mlflow(self) -> bool:

@@ -40,6 +40,7 @@ def save_space(folder: Path, space: Space, began: float, **more: str | int | Non
     write_text(SweepFolder(folder).space, space.text)
     origin: dict[str, Any] = {"name": space.name, "base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
     origin["algorithm"] = space.search.algorithm  # a resume must not choose again for `auto`
+    origin["variables"] = dict(space.variables)  # a resume must have the same space, even if the environment has changed
     write_text(SweepFolder(folder).origin, json.dumps(origin | more | _limits(space), indent=2) + "\n")
 
 
@@ -96,7 +97,7 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     """
     origin, tables = read_origin(folder), table_overrides(SweepFolder(folder).tables)
     algorithm = str(origin.get("algorithm", "tpe"))  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
-    space = load(SweepFolder(folder).space, (*tables, *overrides), base=base, algorithm=algorithm)
+    space = load(SweepFolder(folder).space, (*tables, *overrides), base=base, algorithm=algorithm, variables=origin.get("variables"))
     return replace(space, name=origin.get("name", space.name), overrides=overrides)
 
 
@@ -157,9 +158,8 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
     more: tuple[str, ...] = ()
     if file is not None:
         same_overrides = tuple(o for o in space.overrides if not o.startswith("limits"))
-        current = load(
-            file, (*table_overrides(SweepFolder(folder).tables), *same_overrides), base=space.data.base, algorithm=space.search.algorithm
-        )
+        applied = (*table_overrides(SweepFolder(folder).tables), *same_overrides)
+        current = load(file, applied, space.data.base, space.search.algorithm, space.variables)
         # if neither file has the key `name`, the names come from the file names, so different names are allowed
         renamed = current.name != space.name and ("name" in current.places or "name" in space.places)
         if renamed or not _differ_only_in_limits(space, current):

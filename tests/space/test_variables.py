@@ -1,0 +1,176 @@
+"""Environment variables in the space file: `${NAME}` and `${NAME:-default}`, and where secrets may stand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.core import variables
+from sweeps.core.errors import InputError
+from sweeps.core.variables import VariableError, references_in, resolve
+from sweeps.space import load
+from sweeps.space.saved_space import save_space, saved_space
+
+TEXT = """\
+trainer: xgboost
+data:
+  train: ${DATA_DIR}/rows.csv
+  label: y
+  valid: 0.2
+objective: {metric: valid-logloss, goal: minimize}
+limits:
+  max_trials: ${N:-16}
+space:
+  params: {eta: {loguniform: [0.01, 1]}}
+"""
+
+
+@pytest.fixture
+def space(write, monkeypatch):
+    """Load a file with these environment variables."""
+
+    def do(text=TEXT, *overrides, **environment):
+        for name in ("DATA_DIR", "N", "DB_PASSWORD", "DB"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return load(write(text), overrides)
+
+    return do
+
+
+def problem(space, *args, **environment):
+    with pytest.raises(InputError) as caught:
+        space(*args, **environment)
+    (found,) = caught.value.problems
+    return str(found)
+
+
+def test_a_variable_is_replaced_and_typed(space):
+    made = space(DATA_DIR="/data", N="8")
+    assert (made.data.train, made.limits.max_trials) == ("/data/rows.csv", 8)
+    assert made.variables == {"DATA_DIR": "/data", "N": "8"}
+    assert made.text == TEXT
+
+
+def test_a_default_is_used_if_the_variable_is_unset_or_empty(space):
+    assert space(DATA_DIR="/data").limits.max_trials == 16
+    assert space(DATA_DIR="/data", N="").limits.max_trials == 16
+
+
+def test_a_missing_variable_is_one_line_with_its_place(space):
+    assert problem(space) == (
+        "space.yaml:3:10: data.train: the environment variable DATA_DIR is not set; set it, or write a default such as ${DATA_DIR:-value}"
+    )
+
+
+def test_a_wrong_value_is_shown_as_it_is(space):
+    assert problem(space, DATA_DIR="d", N="many").endswith("got many")
+
+
+def test_quotes_make_text_and_two_dollars_a_dollar(space):
+    made = space(TEXT.replace("eta:", "a: '${N}', b: '$${N}', c: $5, eta:").replace("xgboost", "{loop: json:load}"), DATA_DIR="d", N="8")
+    assert [made.sections["params"][key] for key in "abc"] == ["8", "${N}", "$5"]
+
+
+def test_a_malformed_variable(space):
+    found = problem(space, TEXT.replace("${N:-16}", "${1N}"), DATA_DIR="d")
+    assert found.startswith("space.yaml:8:15: limits.max_trials: `${1N}` is not a variable; write ${NAME}")
+
+
+def test_an_override_may_have_variables(space):
+    assert space(TEXT, "data.label=${DB}", DATA_DIR="d", DB="target").data.label == "target"
+    assert "--set data.label=${M}" in problem(space, TEXT, "data.label=${M}", DATA_DIR="d")
+
+
+# ---- secrets
+
+SQL = TEXT.replace(
+    "${DATA_DIR}/rows.csv", '{"sweeps.loaders:sql": {query: "select 1", uri: "postgresql://me:${DB_PASSWORD}@${DB:-host}/db"}}'
+)
+
+
+def test_a_secret_stays_in_the_arguments_of_a_loader(space):
+    made = space(SQL, DB_PASSWORD="hunter2", DB="db1")
+    assert made.data.args["uri"] == "postgresql://me:${DB_PASSWORD}@db1/db"
+    assert (made.variables, made.secrets) == ({"DB": "db1", "N": "16"}, ("DB_PASSWORD",))
+    assert "hunter2" not in repr(vars(made))
+    assert resolve(made.data.args, {"DB_PASSWORD": "hunter2"})["uri"] == "postgresql://me:hunter2@db1/db"
+
+
+def test_a_secret_that_is_missing_is_reported_early(space):
+    assert "data.train.sweeps.loaders:sql.uri: the environment variable DB_PASSWORD is not set" in problem(space, SQL)
+
+
+def test_a_uri_with_a_password_is_a_secret_too(space):
+    made = space(SQL.replace("postgresql://me:${DB_PASSWORD}@${DB:-host}/db", "${DB}"), DB="postgresql://me:hunter2@host/db")
+    assert (made.data.args["uri"], made.secrets) == ("${DB}", ("DB",))
+
+
+def test_a_secret_must_not_stand_where_it_would_be_recorded(space):
+    found = problem(space, TEXT.replace("${DATA_DIR}", "${DB_PASSWORD}"), DB_PASSWORD="hunter2")
+    assert "data.train: DB_PASSWORD is a secret, and this value would be recorded; pass it with `runtime_env.env_vars`" in found
+    assert "hunter2" not in found
+
+
+def test_the_variables_of_workers_are_never_recorded(space, tmp_path):
+    made = space(TEXT + "runtime_env: {env_vars: {TOKEN: '${DB_PASSWORD}'}}\n", DATA_DIR="d", DB_PASSWORD="hunter2")
+    assert made.runtime_env.env_vars == {"TOKEN": "hunter2"}
+    save_space(tmp_path, made, 0.0)
+    assert all("hunter2" not in file.read_text() for file in tmp_path.iterdir())
+
+
+def test_a_resumed_sweep_has_the_same_values(space, tmp_path, monkeypatch):
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    save_space(folder, space(SQL, DB_PASSWORD="hunter2", DB="db1", N="8"), 0.0)
+    assert json.loads((folder / "origin.json").read_text())["variables"] == {"DB": "db1", "N": "8"}
+    for name in ("DB_PASSWORD", "DB", "N"):
+        monkeypatch.delenv(name)
+    again, _ = saved_space(folder)
+    assert (again.limits.max_trials, again.data.args["uri"]) == (8, "postgresql://me:${DB_PASSWORD}@db1/db")
+    assert again.missing_secrets == ("DB_PASSWORD",)
+
+
+def test_an_old_sweep_keeps_its_text(write, tmp_path):
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    save_space(folder, load(write(TEXT.replace("${DATA_DIR}", "d").replace("${N:-16}", "16"))), 0.0)
+    origin = json.loads((folder / "origin.json").read_text())
+    del origin["variables"]
+    (folder / "origin.json").write_text(json.dumps(origin))
+    (folder / "space.yaml").write_text(TEXT.replace("${N:-16}", "16"))
+    assert saved_space(folder)[0].data.train == "${DATA_DIR}/rows.csv"
+
+
+def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
+    from sweeps.data.sources import read_source
+
+    code = "import pandas as pd\ndef rows(key, plain):\n    return pd.DataFrame({'a': [key], 'b': [plain]})\n"
+    (tmp_path / "own_rows.py").write_text(code)
+    monkeypatch.setenv("API_KEY", "hunter2")
+    table = read_source("own_rows:rows", Path(tmp_path), "data.train", {"key": "${API_KEY}", "plain": "$${API_KEY}"})
+    assert table.to_pylist() == [{"a": "hunter2", "b": "${API_KEY}"}]
+
+
+# ---- texts
+
+
+@given(st.text(alphabet="ab$ {}", max_size=12))
+def test_a_text_is_resolved_or_refused(text):
+    try:
+        found = references_in(text)
+    except VariableError as e:
+        assert "is not a variable" in str(e)
+        return
+    if "${" not in text:
+        assert not found and resolve(text, {}) == text
+
+
+@given(st.text(max_size=20))
+def test_an_escaped_text_is_itself(text):
+    assert variables.resolve(text.replace("${", "$${"), {}) == text or "$${" in text
