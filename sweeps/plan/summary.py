@@ -20,6 +20,7 @@ from sweeps.plan.workers import count_workers
 from sweeps.search.cells import Cell
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
+from sweeps.space.constants import constants
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Plan:
             "file": str(self.space.path),
             "resources": dict(self.resources),
             "algorithm": {"name": self.space.search.algorithm, "reason": self.space.algorithm_reason},
+            "constants": [{"name": name, "value": value} for name, value in constants(self.space.sections)],
             "dimensions": [{"name": d.name, "domain": d.kind, "values": domain(d)} for d in self.space.dimensions],
             "cells": [{"values": dict(cell), "trials": count} for cell, count in self.cells],
             "trials": self.trials,

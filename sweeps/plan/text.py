@@ -10,6 +10,7 @@ from typing import Any
 from sweeps.plan.summary import Plan
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
+from sweeps.space.constants import constants
 from sweeps.space.domains import short_names
 
 # The largest number of cells that are listed one by one. The same number applies to shapes.
@@ -34,6 +35,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     resources = ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
     parts = {
         "dimensions": _dimensions(plan, room),
+        "constants": _constants(plan, room),
         "search": _wrapped([_search(plan)], room),
         "trials": _wrapped([_trials(plan)], room),
         "cells": _cells(plan, room),
@@ -50,7 +52,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     for name, part in parts.items():
         if name in ("cells", "shapes") and len(part) > 1:
             part = [*([] if lines[-1] == "" else [None]), *part, None]  # blank lines around a table
-        elif name == "dimensions":
+        elif name in ("dimensions", "constants") and part:
             part = [*part, None]
         named = False
         for text in part:
@@ -107,6 +109,21 @@ def _dimensions(plan: Plan, width: int) -> list[Any]:
     return lines
 
 
+def _constants(plan: Plan, width: int) -> list[Any]:
+    """List the constants: name and value. Return [] if there are none."""
+    found = constants(plan.space.sections)
+    if not found:
+        return []
+    names = _table([(name,) for name, _ in found], width=width - OPTION_COLUMNS - 2)
+    start = max(map(len, names)) + 2
+    lines = []
+    for line, (_, value) in zip(names, found, strict=True):
+        values = _wrapped([_as_yaml(value)], width - start) or ["''"]
+        values = [*values[: OPTION_LINES - 1], "…"] if len(values) > OPTION_LINES else values
+        lines += [(line if i == 0 else "").ljust(start) + text for i, text in enumerate(values)]
+    return lines
+
+
 def dimension_values(dim: Dimension) -> str:
     """Return the values of a dimension as text."""
     if dim.options:
@@ -122,8 +139,10 @@ def _as_yaml(key: Any) -> str:
 
 def _search(plan: Plan) -> str:
     """Return the name of the algorithm. If the space file does not name an algorithm, also say why sweeps chose this one."""
-    reason = plan.space.algorithm_reason
-    return plan.space.search.algorithm + (f", chosen by sweeps: {reason}" if reason else "")
+    reason, name = plan.space.algorithm_reason, plan.space.search.algorithm
+    if not plan.space.dimensions:
+        return f"{name}, which has nothing to choose: no dimension is tuned"
+    return name + (f", chosen by sweeps: {reason}" if reason else "")
 
 
 def _trials(plan: Plan) -> str:

@@ -192,3 +192,35 @@ def test_a_space_without_data(tmp_path):
     made = plan(load(file), {"CPU": 2.0})
     assert (made.trials, made.variants, made.fits.most, made.disk.each) == (3, 1, 0, None)
     assert made.to_json()["fits"] == {"least": 0, "most": 0} and "preprocessing" in render(made)
+
+
+def test_the_plan_lists_the_constants(make):
+    body = """\
+preprocessor:
+  - SimpleImputer: {strategy: mean}
+  - choice: [none, StandardScaler]
+scaling: {num_workers: 2, resources_per_worker: {CPU: 1}}
+params:
+  eta: {loguniform: [0.01, 1]}
+  max_depth: 6
+  nested: {deep: {rate: 0.5}, empty: {}}
+  layers: [16, {choice: [8, 4]}]
+  booster: {choice: [gbtree, {dart: {rate_drop: 0.1}}]}
+"""
+    space = make(body, trials=4)
+    planned = plan(space, {"CPU": 4.0})
+    assert {c["name"]: c["value"] for c in planned.to_json()["constants"]} == {
+        "preprocessor.0": "SimpleImputer(strategy=mean)",
+        "scaling.num_workers": 2,
+        "scaling.resources_per_worker.CPU": 1,
+        "params.max_depth": 6,
+        "params.nested.deep.rate": 0.5,
+        "params.nested.empty": {},
+        "params.layers.0": 16,
+    }
+    text = render(planned)
+    assert "\nconstants   preprocessor.0                    SimpleImputer(strategy=mean)\n" in text
+
+
+def test_a_sampler_without_dimensions_says_so(make):
+    assert "which has nothing to choose: no dimension is tuned" in render(plan(make("params: {a: 1}", trials=3), {"CPU": 4.0}))
