@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
+from sweeps.core.command_hints import printable
 from sweeps.terminal import text
+
+if TYPE_CHECKING:
+    from sweeps.data.early_summary import SourceSummary
+    from sweeps.space import Space
 
 
 @main.command(short_help="Check a space file without running user code.")
@@ -41,9 +47,10 @@ def schema() -> None:
 @click.argument("file", type=options.PATH)
 @options.edited_keys
 @click.option("--resources", default=None, metavar="CPU=8,GPU=2", help="Resources of the machine to plan for.  [default: this machine's]")
+@click.option("--data", "with_data", is_flag=True, help="Also read the data: show its columns, its label, and warnings about it.")
 @options.as_json
 @options.root
-def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json: bool, root: Path) -> None:
+def plan(file: Path, overrides: tuple[str, ...], resources: str | None, with_data: bool, as_json: bool, root: Path) -> None:
     """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started."""
     from sweeps.core import host_resources
     from sweeps.data.preflight import check_root
@@ -55,6 +62,28 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
     check_root(root)
     available = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
     memory = host_resources.memory() if resources is None else None
-    planned = plan_space(load(file, tuple(overrides)), available, free=free_bytes(root), memory=memory)
+    space = load(file, tuple(overrides))
+    planned = plan_space(space, available, free=free_bytes(root), memory=memory)
+    summaries = _summaries(space) if with_data else None
+    if as_json:
+        found = {} if summaries is None else {"data": [summary.to_json() for summary in summaries]}
+        click.echo(json.dumps(planned.to_json() | found))
+        return
     width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
-    click.echo(json.dumps(planned.to_json()) if as_json else render(planned, width, "--resources" if resources else "this machine"))
+    click.echo(render(planned, width, "--resources" if resources else "this machine"))
+    if summaries is not None:
+        from sweeps.data.early_summary import render as render_data
+
+        click.echo(printable("\n" + render_data(summaries)))
+
+
+def _summaries(space: Space) -> list[SourceSummary]:
+    """Read the data of a space and return a summary of each source."""
+    from sweeps.core.errors import InputError
+    from sweeps.data.early_summary import summarize_early
+    from sweeps.data.preflight import locate_problems
+
+    try:
+        return summarize_early(space)
+    except InputError as e:
+        raise locate_problems(space, e.problems) from None

@@ -98,6 +98,7 @@ class SweepStatus:
         reason: Reason why the sweep is ending early; None if it is not ending early.
         paused: True if `sweeps pause` keeps new trials from starting.
         from_outside: True if another process has read the status from the sweep's folder. `use` and `left` are not known then.
+        messages: Lines to print once above the live view: what the data is, and warnings about it.
     """
 
     states: Counter[str] = field(default_factory=Counter)
@@ -117,6 +118,7 @@ class SweepStatus:
     stage: str | None = None
     paused: bool = False
     from_outside: bool = False
+    messages: tuple[str, ...] = ()
 
     @property
     def ended(self) -> int:
@@ -124,7 +126,7 @@ class SweepStatus:
         return self.states["COMPLETE"] + self.states["PRUNED"] + self.states["FAIL"]
 
 
-def starting_status(space: Space, total: int, name: str, began: float, stage: str) -> SweepStatus:
+def starting_status(space: Space, total: int, name: str, began: float, stage: str, messages: tuple[str, ...] = ()) -> SweepStatus:
     """Return the status of a sweep that has not started its first trial.
 
     Args:
@@ -133,9 +135,18 @@ def starting_status(space: Space, total: int, name: str, began: float, stage: st
         name: Name of the sweep's folder.
         began: Start of the sweep in seconds since the epoch, moved forward by the length of all breaks between runs.
         stage: Current phase of the sweep, such as "reading the data".
+        messages: See `SweepStatus`.
     """
-    objective, seconds = space.objective, time.time() - began
-    return SweepStatus(total=total, seconds=seconds, name=name, metric=objective.metric, goal=objective.goal, stage=stage)
+    objective = space.objective
+    return SweepStatus(
+        total=total,
+        seconds=time.time() - began,
+        name=name,
+        metric=objective.metric,
+        goal=objective.goal,
+        stage=stage,
+        messages=messages,
+    )
 
 
 def shape_text(shape: Shape) -> str:

@@ -299,6 +299,8 @@ class SweepRun:
         if self.space.data.given:
             self._publish_stage("reading the data")
         info = session.load_data(self._fingerprint)
+        if not resumed and info.summary is not None:
+            self._tell_about_data(info.summary)
         search = self._search_loop = self._search_loop or _open_search(self.folder, self.space)
         search.store.record_data(info.fingerprint)
         now, git = time.time(), provenance.git(self.space.data.base)
@@ -311,14 +313,23 @@ class SweepRun:
             trackers.publish(ArtifactSaved(now, name, text))
         return search
 
-    def _publish_stage(self, stage: str) -> None:
-        """Publish a status with the current phase of the sweep. Call this method only before the first trial starts."""
+    def _tell_about_data(self, summary: dict[str, Any]) -> None:
+        """Publish and log a line about the data, and the warnings about it."""
+        from sweeps.data.summary_text import data_messages
+
+        messages = data_messages(summary, self.space)
+        for message in messages:
+            log.info("%s", message)
+        self._publish_stage("reading the data", messages)
+
+    def _publish_stage(self, stage: str, messages: tuple[str, ...] = ()) -> None:
+        """Publish a status with the current phase of the sweep, and messages. Call this method only before the first trial starts."""
         if self._search_loop is not None:
             total = self._search_loop.queue.known_total
         else:
             stops = bool(scheduler_of(self.space.scheduler).rungs())
             total = repeats.known_total(self.space.limits.max_trials, 0, 0, self.space.repeats, stops)
-        self._publish_status(starting_status(self.space, total, self.folder.name, self._began, stage))
+        self._publish_status(starting_status(self.space, total, self.folder.name, self._began, stage, messages))
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
         """Write the report and return its Markdown. Return "" if the report could not be written."""

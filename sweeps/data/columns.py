@@ -17,6 +17,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data.column_values import tensors_to_arrays, to_booleans, to_dates, to_numbers, to_text
+from sweeps.data.parse import parse_values
 
 PREPROCESSOR_KEY = "space.preprocessor"
 
@@ -30,16 +31,20 @@ class InputColumn:
         kind: "number" (includes booleans), "text", "time" or "other".
         dtype: dtype of the values that the first step gets: "float64" or "float32" for numbers, "str" for text, "datetime64[us]" or
             "datetime64[us, UTC]" for times. Empty for the kind "other".
+        parse: the rule of `data.parse` with which raw texts become numbers; "" if there is none.
     """
 
     name: str
     kind: str
     dtype: str = ""
+    parse: str = ""
 
 
-def input_column(field: pa.Field) -> InputColumn:
-    """Return the input column that an Arrow field describes."""
+def input_column(field: pa.Field, parse: str = "") -> InputColumn:
+    """Return the input column that an Arrow field describes. `parse` is the column's rule of `data.parse`, if it has one."""
     kind = field.type
+    if parse:
+        return InputColumn(field.name, "number", "float64", parse)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         narrow = pa.types.is_float32(kind) or pa.types.is_float16(kind)
         return InputColumn(field.name, "number", "float32" if narrow else "float64")
@@ -70,6 +75,8 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
     Raises:
         InputError: a value does not fit the column, such as text in a column of numbers.
     """
+    if column.parse:
+        return parse_values(values, column.parse, column.name)
     if column.kind == "number":
         if keep_integers and isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub":
             return values

@@ -13,6 +13,7 @@ Data would wait forever.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import os
 import sys
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.data.streaming.settings import StreamSettings
+    from sweeps.data.summary import DataSummary
     from sweeps.space import DataSpec, Space, Step
 
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must reproduce these predictions.
@@ -142,7 +144,7 @@ class _DataActor:
             raise InputError(Problem("data.train", text))
         if isinstance(self.variants, StreamVariants):
             self.is_new = False
-            return self._save_stream_info(self.variants.splits({}), now)
+            return self._save_stream_info(self.variants.splits({}), now, summary=self.variants.summary)
         for i, splits in enumerate(self.variants.sources.values()):
             if splits.test is not None:
                 self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
@@ -178,13 +180,17 @@ class _DataActor:
         rows = {name: table.num_rows for name, table in parts.items()}
         notes = splits.notes + missing_class_notes(splits.label, splits.classes, parts)
         about = (splits.label, splits.task, splits.classes, splits.features)
-        info = DatasetInfo(*about, fingerprint, rows, check.to_pandas(), test, notes)
+        summary = None if splits.summary is None else splits.summary.to_json()
+        info = DatasetInfo(*about, fingerprint, rows, check.to_pandas(), test, notes, summary)
         self.store.save_info(info, check, data)
         return info
 
-    def _save_stream_info(self, splits: StreamSplits, fingerprint: str, data: Mapping[str, Any] | None = None) -> DatasetInfo:
+    def _save_stream_info(
+        self, splits: StreamSplits, fingerprint: str, data: Mapping[str, Any] | None = None, summary: DataSummary | None = None
+    ) -> DatasetInfo:
         """Write the information about a data variant that is streamed, and return it."""
         info, check = describe_streams(splits, fingerprint, CHECK_ROWS)
+        info = dataclasses.replace(info, summary=None if summary is None else summary.to_json())
         self.store.save_info(info, check, data)
         return info
 
@@ -280,7 +286,7 @@ class _DataActor:
         with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
             stored = self.store.find_chain(key)  # exists in a resumed sweep
         if stored is None:
-            fitted, prepared = fit_transform(steps, rows, label, copied)
+            fitted, prepared = fit_transform(steps, rows, label, copied, parse=splits.parse)
         else:
             fitted, prepared = stored, stored.transform(rows.to_pandas(split_blocks=True), copied)
         valid = fitted.transform(splits.valid.to_pandas(split_blocks=True), copied)

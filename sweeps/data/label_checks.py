@@ -62,6 +62,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     present = columns["train"]
     problems = [_missing("label", name, spec, present) for name in spec.labels if name not in present]
     problems += check_dropped(spec, present)
+    problems += [_missing(f"parse.{name}", name, spec, present) for name in spec.parse if name not in present]
     problems += [_missing("weight", name, spec, present) for name in spec.weight_columns if name not in present]
     for key, rule in split_rules(spec).items():
         if rule.column is not None and rule.column not in present:

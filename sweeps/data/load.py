@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import pyarrow.compute as pc
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import MULTILABEL, Label
 from sweeps.data.label_checks import check_columns, drop_unlabeled, infer_tasks, split_columns, split_rules, unify_types
+from sweeps.data.parsed_columns import drop_copies, features_parse, parse_parts, split_values, texts_to_parse
 from sweeps.data.sources import read_source
+from sweeps.data.summary import DataSummary, summarize
 from sweeps.data.tables import fingerprint
 from sweeps.data.weights import check_class_weight, check_train_weights, check_weights
 
@@ -43,6 +46,8 @@ class Splits:
             the rows of all folds, and `valid` has the valid rows of the first fold. See `fold_of`.
         weight: the column with the weights of the train rows. None if there is no such column.
         class_weight: "balanced" if classes are balanced in training. Otherwise None.
+        parse: the rules of `data.parse` for the features, by column. The rows have the raw texts.
+        summary: summary of the raw rows of the source. None if the rows were not summarised.
     """
 
     train: pa.Table
@@ -57,6 +62,8 @@ class Splits:
     folds: tuple[Fold, ...] = ()
     weight: str | None = None
     class_weight: str | None = None
+    parse: Mapping[str, str] = field(default_factory=dict)
+    summary: DataSummary | None = None
 
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
@@ -74,20 +81,17 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     Raises:
         InputError: a source cannot be read, columns are missing, the label cannot be used, or a split would be empty.
     """
-    parts = _read_parts(spec)
-    task, classes = None, None
-    notes: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
-    if spec.labels:
-        if spec.drop_missing_label:
-            parts, missing = drop_unlabeled(spec.labels, parts)
-            extra = (f"without a label: {missing}",)
-            notes = _unlabeled_notes(missing)
-        task, classes = infer_tasks(spec.labels, spec.task, parts)
-        for name in spec.labels:
-            parts = {key: encode_label(part, name, classes, task) for key, part in parts.items()}
+    parts, task, classes, missing = _read_labeled(spec)
+    extra: tuple[str, ...] = (f"without a label: {missing}",) if spec.labels and spec.drop_missing_label else ()
+    notes = _unlabeled_notes(missing)
+    summary = summarize(spec, parts, classes, seed)
+    for name in spec.labels:
+        parts = {key: encode_label(part, name, classes, task) for key, part in parts.items()}
     if problems := check_weights(spec, parts) + check_class_weight(spec, task):
         raise InputError(problems)
+    if spec.drop_duplicates:
+        parts, note = drop_copies(spec, parts)
+        notes += note
     parts = _split_train(spec, parts, classes is not None, seed)
     folds: tuple[Fold, ...] = ()
     if spec.folds:
@@ -106,9 +110,47 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     features = tuple(name for name in train.column_names if name not in (*spec.labels, *spec.weight_columns))
     if spec.weighted:
         extra = (*extra, f"weight: {spec.weight}, class_weight: {spec.class_weight}")
+    if spec.parse:
+        extra = (*extra, f"parse: {sorted(spec.parse.items())}")
     digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
     about = (spec.label, task, classes, features, digest, notes, folds, spec.weight, spec.class_weight)
-    return Splits(train, parts["valid"], parts.get("test"), *about)
+    return Splits(train, parts["valid"], parts.get("test"), *about, features_parse(spec, features), summary)
+
+
+Read = Callable[[str, Path, str, Mapping[str, Any]], pa.Table]  # has the arguments of `read_source`
+
+
+def summarize_source(spec: DataSpec, seed: int, read: Read, rows: Mapping[str, int] | None = None) -> DataSummary:
+    """Read the sources of a `data` section with a function of the caller, and summarise their rows. No row is assigned to a split.
+
+    Args:
+        spec: the `data` section.
+        seed: seed of samples.
+        read: function that reads a source.
+        rows: number of rows of each split, if `read` returns a sample. `read` may fill this mapping.
+
+    Raises:
+        InputError: see `load_splits`.
+    """
+    parts, _, classes, _ = _read_labeled(spec, read)
+    return summarize(spec, parts, classes, seed, rows)
+
+
+def _read_labeled(
+    spec: DataSpec, read: Read = read_source
+) -> tuple[dict[str, pa.Table], str | None, tuple[Any, ...] | None, dict[str, int]]:
+    """Read the raw rows of each source; see `_read_parts`.
+
+    Returns:
+        The rows, the task and the classes of the label (see `Splits`), and the number of dropped rows without a label in each source.
+    """
+    parts = _read_parts(spec, read)
+    missing: dict[str, int] = {}
+    if not spec.labels:
+        return parts, None, None, missing
+    if spec.drop_missing_label:
+        parts, missing = drop_unlabeled(spec.labels, parts)
+    return parts, *infer_tasks(spec.labels, spec.task, parts), missing
 
 
 def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -136,7 +178,7 @@ def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[F
     from sweeps.data import folds, split
 
     assert spec.valid is not None
-    column = None if spec.valid.column is None else rows.column(spec.valid.column).to_numpy()
+    column = None if spec.valid.column is None else split_values(spec, rows, spec.valid.column)
     strata = rows.column(spec.labels[0]).to_numpy() if classify else None
     try:
         return folds.assign_folds(spec.valid, rows.num_rows, column, strata, seed)
@@ -144,15 +186,15 @@ def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[F
         raise InputError(Problem(f"data.{e.key}", str(e))) from e
 
 
-def _read_parts(spec: DataSpec) -> dict[str, pa.Table]:
+def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
     """Read the source of train. Also read the sources of valid and test if the `data` section gives separate sources for them."""
-    parts = {"train": read_source(spec.train, spec.base, "data.train", spec.args)}
+    parts = {"train": read(spec.train, spec.base, "data.train", spec.args)}
     for key, rule in split_rules(spec).items():
         if rule.kind == "path":
-            parts[key] = read_source(str(rule.path), spec.base, f"data.{key}", rule.args)
+            parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args)
     if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
         raise InputError(problems)
-    return unify_types(parts)
+    return parse_parts(spec, unify_types(texts_to_parse(spec, parts)))
 
 
 def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
@@ -215,7 +257,7 @@ def _split_train(spec: DataSpec, parts: dict[str, pa.Table], classify: bool, see
     if not remaining:
         return parts
     whole = parts["train"]
-    columns = {str(r.column): whole.column(str(r.column)).to_numpy() for r in remaining.values() if r.column is not None}
+    columns = {str(r.column): split_values(spec, whole, str(r.column)) for r in remaining.values() if r.column is not None}
     try:
         codes = splitting.assign_splits(
             whole.num_rows,

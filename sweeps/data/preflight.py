@@ -231,13 +231,13 @@ def _check_values(
         The second is an estimate of the number of bytes that were read.
 
     Raises:
-        InputError: the values of the label are invalid (see `infer_task`), a split has no rows (see `check_split_values`), or a weight is
-            invalid (see `check_weights`).
+        InputError: a value does not fit its rule of `data.parse`, the values of the label are invalid (see `infer_task`), a split has no
+            rows (see `check_split_values`), or a weight is invalid (see `check_weights`).
     """
     from sweeps.data import label_checks, weights
     from sweeps.data.schema_probe import bytes_to_read, read_columns
 
-    wanted = sorted({*spec.labels, *spec.weight_columns, *label_checks.split_columns(spec)})
+    wanted = sorted({*spec.labels, *spec.weight_columns, *label_checks.split_columns(spec), *spec.parse})
     parts = {}
     for key, seen in known.items():
         if seen.files is None or set(wanted) & set(seen.files.partition_columns) or any(n.startswith("Unnamed: ") for n in wanted):
@@ -246,7 +246,13 @@ def _check_values(
     size = sum(bytes_to_read(files, wanted) for files in parts.values()) if wanted else 0
     if not wanted or size > most:
         return None, 0
-    tables = label_checks.unify_types({key: read_columns(files, wanted) for key, files in parts.items()})
+    tables = {key: read_columns(files, wanted) for key, files in parts.items()}
+    if spec.parse:
+        from sweeps.data.parsed_columns import parse_parts, texts_to_parse
+
+        tables = parse_parts(spec, label_checks.unify_types(texts_to_parse(spec, tables)))
+    else:
+        tables = label_checks.unify_types(tables)
     if spec.labels and spec.drop_missing_label:
         tables, _ = label_checks.drop_unlabeled(spec.labels, tables)
     problems, label = label_checks.check_split_values(spec, tables["train"]) + weights.check_weights(spec, tables), None

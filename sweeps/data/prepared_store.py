@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from sweeps.data.summary import DataSummary
     from sweeps.space import Step
 
 INFO_FILE = "facts.json"
@@ -59,6 +60,7 @@ class DatasetInfo:
         check: the first raw rows of valid, at most 32, without the label.
         test: name of the file with the test split, without `.parquet`.
         notes: notes for the user about the splits.
+        summary: summary of the raw rows of the first source as JSON data; see `sweeps.data.summary.DataSummary`. None if there is none.
     """
 
     label: Label | None
@@ -70,6 +72,7 @@ class DatasetInfo:
     check: pd.DataFrame
     test: str = "test"
     notes: tuple[str, ...] = ()
+    summary: dict[str, Any] | None = None
 
 
 class PreparedStore:
@@ -231,6 +234,17 @@ class PreparedStore:
             elif kind:
                 raise ValueError(f"column `{field.name}` is of type {kind}")
         return pq.read_table(file)
+
+
+def load_summary(folder: Path) -> DataSummary | None:
+    """Load the summary of a sweep's data. Return None if the sweep has none, or if the file is damaged."""
+    from sweeps.data.summary import DataSummary
+
+    try:
+        stored = json.loads((SweepFolder(folder).prepared / INFO_FILE).read_text(encoding="utf-8"))["summary"]
+        return None if stored is None else DataSummary.from_json(stored)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def refuse_untrusted(folder: Path, trust: bool) -> None:

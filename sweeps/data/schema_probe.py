@@ -236,9 +236,71 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
                     tables.append(pq.read_table(opened, columns=list(columns), partitioning=None))
         except (OSError, pa.ArrowException, ValueError) as e:
             raise_problem(files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e)
+    return _joined(tables, columns, text)
+
+
+def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.Table:
+    """Return the rows of all tables with canonical types. `text` is true if the tables have the texts of CSV files."""
     filled = [t for t in tables if t.num_rows] or tables[:1] or [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
     whole = pa.concat_tables([t.select(list(columns)).replace_schema_metadata(None) for t in filled], promote_options="permissive")
     return canonical_table(infer_types(whole) if text else whole)
+
+
+# Number of files of which `read_some` reads rows, and number of row groups of each Parquet file.
+SAMPLED_FILES, SAMPLED_GROUPS = 20, 4
+
+
+@dataclass(frozen=True)
+class SomeRows:
+    """Some rows of a source that is too large to read it early.
+
+    Attributes:
+        table: the rows, with the types that these rows have.
+        rows: number of rows of the whole source.
+        exact: False if `rows` is an estimate.
+    """
+
+    table: pa.Table
+    rows: int
+    exact: bool
+
+
+def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows:
+    """Read at most `most` rows of a source, from files and row groups at equal distances.
+
+    Raises:
+        OSError, pyarrow.ArrowException: a file cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    chosen = [files.paths[i] for i in spread(len(files.paths), SAMPLED_FILES)]
+    each, share = max(1, most // len(chosen)), len(files.paths) / len(chosen)
+    tables, read, size = [], 0, 0
+    if data_suffix(chosen[0]) in (".parquet", ".pq"):
+        for path in chosen:
+            with files.system.open_input_file(path) as opened:
+                file = pq.ParquetFile(opened)
+                read += file.metadata.num_rows
+                groups = spread(file.num_row_groups, SAMPLED_GROUPS)
+                tables += [file.read_row_group(i, columns=list(columns)).slice(0, max(1, each // len(groups))) for i in groups]
+        return SomeRows(_joined(tables, columns, text=False), round(share * read), share == 1)
+    for path in chosen:
+        block = next(csv_blocks(files.system, path, columns, columns))
+        whole = uncompressed_bytes(files.system, path)
+        tables.append(block.slice(0, each))
+        read, size = read + block.num_rows, size + min(whole, COLUMN_BLOCK)
+    whole = sum(uncompressed_bytes(files.system, path) for path in files.paths)
+    return SomeRows(_joined(tables, columns, text=True), round(read * whole / max(1, size)), False)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Return at most `most` indices below `count`, at equal distances.
+
+    >>> spread(10, 3), spread(2, 3)
+    ([0, 4, 9], [0, 1])
+    """
+    number = min(count, most)
+    return [i * (count - 1) // max(1, number - 1) for i in range(number)]
 
 
 def csv_blocks(system: Any, path: str, names: Sequence[str], only: Sequence[str]) -> Iterator[pa.Table]:

@@ -93,6 +93,8 @@ class DataSection:
             drop_missing_label=keys.drop_missing_label,
             weight_columns=weight_columns,
             ingest=keys.ingest,
+            parse=keys.parse or {},
+            drop_duplicates=keys.drop_duplicates,
         )
         values = {key: template for key, template in templates.items() if key not in tuned}
         if "train" in tuned and whole(tuned["train"]):

@@ -40,6 +40,10 @@ def stream_obstacles(
     for key, given in (("weight", data.weight_columns), ("class_weight", data.class_weight)):
         if given or key in tuned:
             yield f"data.{key}", f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights in the loop"
+    if set(data.parse) & set(data.labels):
+        yield "data.parse", f"a stream cannot parse its label; {MEMORY}, or store the label as numbers"
+    if data.drop_duplicates:
+        yield "data.drop_duplicates", f"a stream does not compare its rows; {MEMORY}, or leave this key out"
     steps = {part.name for part in walk(sections.get("preprocessor")) if isinstance(part, Step)}
     for name in sorted(steps & UNFITTABLE.keys()):
         yield "space.preprocessor", f"{name} cannot be fitted on a stream; use {UNFITTABLE[name]}, or {MEMORY}"

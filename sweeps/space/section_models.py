@@ -59,6 +59,17 @@ Backend = Annotated[
     BeforeValidator(value_types.backend),
     WithJsonSchema({"anyOf": [{"enum": list(value_types.BACKENDS)}, {"type": "string", "pattern": references.PATTERN}]}),
 ]
+ParseRules = Annotated[
+    dict[str, str],
+    BeforeValidator(value_types.parse_rules),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"anyOf": [{"enum": list(value_types.NUMBER_RULES)}, {"type": "string", "pattern": "%[A-Za-z]"}]},
+            "examples": [{"price": "currency", "date": "%d/%m/%Y"}],
+        }
+    ),
+]
 Task = Literal["binary", "multiclass", "regression"]
 AnyTask = Literal[Task, "multilabel", "multioutput"]  # The last two are the tasks of several label columns.
 LabelColumns = Annotated[
@@ -147,6 +158,8 @@ class DataSpec:
         class_weight: "balanced" to multiply each weight by a number that gives all classes the same total weight. Otherwise None.
         weight_columns: The columns that `weight` can name: several if `weight` is tuned. They are not features.
         ingest: "memory", "stream" or "auto". `sweeps.data.ingest` replaces "auto" before a sweep starts.
+        parse: The columns of text that are read as numbers, each with its rule; see `sweeps.data.parse`.
+        drop_duplicates: True to leave out train rows that are copies of other rows of train, or of rows of valid or test.
     """
 
     train: str
@@ -163,6 +176,8 @@ class DataSpec:
     class_weight: str | None = None
     weight_columns: tuple[str, ...] = ()
     ingest: str = "auto"
+    parse: dict[str, str] = field(default_factory=dict)
+    drop_duplicates: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -460,6 +475,10 @@ class DataKeys:
             its class, and by the number of classes.
         ingest: `memory` reads all rows once and holds them in memory. `stream` reads them anew in each epoch, block by block. By default
             (`auto`), data of 4 GB and more is streamed if the space allows streaming; `sweeps plan` shows which one applies, and why.
+        parse: Columns of text to read as numbers: `currency` for `$1,234.50`, `decimal_comma` for `1.234,50`, or the format of a date such
+            as `%d/%m/%Y`, which becomes the number of days since 1970-01-01. The bundle takes the same texts.
+        drop_duplicates: True to leave out train rows that are copies of other train rows, or of rows of a `valid` or `test` with a source
+            of its own.
     """
 
     train: Text
@@ -473,6 +492,8 @@ class DataKeys:
     weight: Text | None = None
     class_weight: Literal["balanced"] | None = None
     ingest: Literal["auto", "memory", "stream"] = "auto"
+    parse: ParseRules | None = None
+    drop_duplicates: StrictBool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from typing import Any
@@ -15,6 +16,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
+
+# Rules of `data.parse` for numbers. The other rules are formats of dates.
+NUMBER_RULES = ("currency", "decimal_comma")
 
 # Shortest value of `limits.heartbeat_timeout`, in seconds.
 SHORTEST_HEARTBEAT_TIMEOUT = 5.0
@@ -92,6 +96,31 @@ def variables(value: Any) -> Any:
         if isinstance(text, bool) or not isinstance(text, (str, int)):
             raise ValueError(f"the value of {name} must be text; put quotes around it")
     return {name: str(text) for name, text in value.items()}
+
+
+def parse_rules(value: Any) -> Any:
+    """Return the rules of `data.parse` unchanged.
+
+    Raises:
+        ValueError: The value is not a mapping of columns to rules, or a rule is neither a known word nor the format of a date.
+    """
+    form = "must be a mapping of columns to rules, such as {price: currency, date: '%d/%m/%Y'}"
+    if not isinstance(value, dict) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError(form)
+    for name, rule in value.items():
+        if rule not in NUMBER_RULES and not (isinstance(rule, str) and _is_date_format(rule)):
+            words = ", ".join(NUMBER_RULES)
+            raise ValueError(f"`{name}` has the rule {rule!r}, but a rule must be {words}, or the format of a date such as '%d/%m/%Y'")
+    return value
+
+
+def _is_date_format(text: str) -> bool:
+    """Return whether a text is a format with which `strptime` can read a date."""
+    moment = datetime.datetime(2001, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
+    try:
+        return "%" in text and datetime.datetime.strptime(moment.strftime(text), text) is not None
+    except ValueError:
+        return False
 
 
 def plain_scalar(value: Any) -> Any:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.atomic_files import write_text
 from sweeps.core.disk import DISK_ERRORS
@@ -21,6 +21,9 @@ from sweeps.space import Space
 from sweeps.space.domains import short_names
 from sweeps.study.record import STOPPED, Record, TrialRecord, read
 from sweeps.sweep_report.figures import Drawing, Drawn, Figure, best_first
+
+if TYPE_CHECKING:
+    from sweeps.data.summary import DataSummary
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ class Report:
     html: str
 
 
-def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> Report:
+def report(record: Record, space: Space, result: SweepResult, drawn: Drawn, summary: DataSummary | None = None) -> Report:
     """Return the report of a sweep.
 
     Args:
@@ -58,8 +61,9 @@ def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> R
         space: The search space.
         result: The sweep's result. Unlike the study, the result has the best trial's test score and the path of the bundle.
         drawn: The figures and the importances.
+        summary: Summary of the data; None if there is none.
     """
-    results, appendix = format_results(record, space, result, drawn), format_appendix(space, result)
+    results, appendix = format_results(record, space, result, drawn), format_appendix(space, result, summary)
     return Report(f"{results}\n\n{appendix}\n", to_html(results, drawn, appendix))
 
 
@@ -80,12 +84,14 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
     Raises:
         OSError: The disk is full, broken or read-only.
     """
+    from sweeps.data.prepared_store import load_summary
+
     try:
         drawn = drawing.result()
         recorded = read(folder)
         if recorded is None or not recorded.trials:
             return None
-        made = report(recorded, space, result, drawn)
+        made = report(recorded, space, result, drawn, load_summary(folder))
         write_text(SweepFolder(folder).report("md"), made.markdown)
         write_text(SweepFolder(folder).report("html"), made.html)
         return made
@@ -116,12 +122,13 @@ def format_results(record: Record, space: Space, result: SweepResult, drawn: Dra
     return "\n\n".join(part for part in parts if part)
 
 
-def format_appendix(space: Space, result: SweepResult) -> str:
-    """Return the last part of the report as Markdown: how to use the bundle, and the space file.
+def format_appendix(space: Space, result: SweepResult, summary: DataSummary | None = None) -> str:
+    """Return the last part of the report as Markdown: the data, how to use the bundle, and the space file.
 
     MLflow gets the report without the space file: the MLflow tracker removes the heading `Space file` and everything after it.
     """
-    return f"{_use(result)}\n\n{_space(space)}"
+    data = "" if summary is None else f"{_data(summary, space)}\n\n"
+    return f"{data}{_use(result)}\n\n{_space(space)}"
 
 
 def _head(record: Record, space: Space, result: SweepResult) -> str:
@@ -223,6 +230,18 @@ def _failures(trials: Iterable[TrialRecord]) -> str:
     return "## Failed trials\n\n" + "\n".join(lines) + more + "\n\nThe tracebacks are in `sweep.log`." if failed else ""
 
 
+def _data(summary: DataSummary, space: Space) -> str:
+    """Return a section with the warnings about the data, and a table of its columns."""
+    from sweeps.data import summary_text
+    from sweeps.data.summary_warnings import warnings
+
+    found = "".join(f"\n- {cell(warning.text)}" for warning in warnings(summary, space))
+    rows = [[cell(text) for text in row] for row in summary_text.table_rows(summary)]
+    parts = ["## Data", f"{cell(summary_text.one_line(summary))}.", f"Warnings:\n{found}" if found else ""]
+    parts += [table(summary_text.HEAD, rows), " ".join(summary_text.remarks(summary))]
+    return "\n\n".join(part for part in parts if part)
+
+
 def _use(result: SweepResult) -> str:
     """Return a section that shows how to use the bundle. Without a bundle, the section gives the path of the best trial's checkpoint."""
     if result.bundle is None:
@@ -238,6 +257,7 @@ def _space(space: Space) -> str:
     text = space.public(space.text).strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     changed = "".join(f"\n\nChanged: `{space.public(override)}`" for override in space.overrides)
+    changed += "".join(f"\n\nVariable: {cell(name)} = {cell(value)}" for name, value in space.variables.items())
     return f"## Space file\n\n{fence}yaml\n{text}\n{fence}{changed}"
 
 

@@ -46,6 +46,8 @@ class Progress:
             if row.notice and row.trial not in self.reported and not self.silent:
                 self._say(f"trial {row.trial}: {row.notice}")
         self.reported = {row.trial for row in snapshot.rows if row.notice}
+        for message in () if self.silent else snapshot.messages:
+            self._say(message)
         if not self.silent:
             self.view = self.view or (_Frames(self.stream) if self.terminal else _Lines(self._print))
             self.view.show(snapshot)

@@ -229,6 +229,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             files={"three.csv": "x,y\n1,a\n2,b\n3,c\n4,a\n"},
         ),
         data(
+            "a value that does not fit its rule",
+            "{train: rows.csv, label: y, valid: 0.25, parse: {plan: currency}}",
+            "2:63: data.parse.plan: column `plan` of data.train holds 'a' in row 1, but must hold an amount such as $1,234.50",
+        ),
+        data(
+            "an unknown column to parse",
+            "{train: rows.csv, label: y, valid: 0.25, parse: {aeg: currency}}",
+            "2:62: data.parse.aeg: `rows.csv` has no column `aeg`; did you mean `age`?",
+        ),
+        data(
             "an unknown column to drop",
             "{train: rows.csv, label: y, valid: 0.25, drop: [aeg]}",
             "2:54: data.drop: `rows.csv` has no column `aeg`; did you mean `age`?",

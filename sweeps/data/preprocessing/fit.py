@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -57,7 +58,12 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: Label | None) -> Fi
 
 
 def fit_transform(
-    steps: Iterable[Step], train: pa.Table, label: Label | None, copy: bool = True, stream: Stream | None = None
+    steps: Iterable[Step],
+    train: pa.Table,
+    label: Label | None,
+    copy: bool = True,
+    stream: Stream | None = None,
+    parse: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[FittedChain, pd.DataFrame]:
     """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train.
 
@@ -67,9 +73,10 @@ def fit_transform(
         label: see `fit_chain`.
         copy: False to let the returned columns share the memory of `train` where no step changes them.
         stream: the rows of the train split as a stream, on which the steps are then fitted. None to fit the steps on `train`.
+        parse: the rules of `data.parse`, by column. The steps get the parsed columns.
     """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
-    inputs = tuple(input_column(f) for f in train.schema if f.name not in label_columns(label))
+    inputs = tuple(input_column(f, parse.get(f.name, "")) for f in train.schema if f.name not in label_columns(label))
     target = _target(train, label)
     raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)  # Arrow then copies no column of numbers without nulls.
     frame = convert_inputs(inputs, raw, keep_integers=False, copy=bool(chain))

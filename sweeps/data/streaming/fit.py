@@ -39,7 +39,7 @@ def fit_on_stream(steps: Iterable[Step], splits: StreamSplits, roots: tuple[str,
         InputError: a step names a missing column, has invalid parameters, fails, or cannot be fitted on a stream.
     """
     first = first_rows(splits.train, FIRST_ROWS, splits.schema)
-    return fit_transform(steps, first, splits.label, stream=RowStream(splits.train, splits.label, roots))
+    return fit_transform(steps, first, splits.label, stream=RowStream(splits.train, splits.label, roots), parse=splits.parse)
 
 
 def first_rows(dataset: Any, count: int, schema: pa.Schema) -> pa.Table:

@@ -27,11 +27,16 @@ def below(table: pa.Table, columns: Sequence[str], share: float, purpose: str, s
         purpose: `VALID` or `SHARE`. Masks of different purposes are independent.
         seed: seed of the sweep.
     """
-    start = hashlib.blake2b(f"{purpose} {int(seed)}".encode(), digest_size=8).digest()
-    state = np.full(table.num_rows, int.from_bytes(start, "little"), dtype=np.uint64)
+    return np.asarray((row_hashes(table, columns, f"{purpose} {int(seed)}") >> np.uint64(11)) * 2.0**-53 < share)
+
+
+def row_hashes(table: pa.Table, columns: Sequence[str], start: str = "") -> np.ndarray:
+    """Return a hash of the values of each row in some columns, uint64 of shape (n,). With another `start`, the hashes are others."""
+    digest = hashlib.blake2b(start.encode(), digest_size=8).digest()
+    state = np.full(table.num_rows, int.from_bytes(digest, "little"), dtype=np.uint64)
     for name in columns:
         state = _mixed(state ^ _hashes(table.column(name)))
-    return np.asarray((state >> np.uint64(11)) * 2.0**-53 < share)
+    return state
 
 
 def _mixed(state: np.ndarray) -> np.ndarray:

@@ -18,10 +18,13 @@ from sweeps.data.files import first_line, raise_problem
 from sweeps.data.ingest import STREAM_MARK
 from sweeps.data.label_checks import DROP_MISSING_LABEL, check_columns, check_dropped, check_same_task, infer_task, missing_class_notes
 from sweeps.data.load import encode_label
+from sweeps.data.parse import parse_values
+from sweeps.data.parsed_columns import features_parse
 from sweeps.data.split import equals
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.hashing import SHARE, VALID, below
 from sweeps.data.streaming.source import LazySource, open_source
+from sweeps.data.summary import SAMPLE_ROWS, DataSummary, kind_of, sample_rows, summarize
 from sweeps.space.section_models import variant_of
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 # A label with more distinct values than this number is an error, unless it is for a regression.
 MOST_CLASSES = 10_000
+# Number of rows of each block that are part of the sample for the summary of the data.
+BLOCK_SAMPLE = 200
 
 
 @dataclass(frozen=True)
@@ -81,18 +86,22 @@ class CountRows:
     Attributes:
         select: function that returns the rows of the split.
         label: the label column. None if there is no label.
+        parse: the rules of `data.parse`, by column. Each value is checked.
     """
 
     select: SelectRows
     label: str | None
+    parse: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, block: pa.Table) -> pa.Table:
         """Count the rows of a block."""
         table = self.select(block)
+        for name, rule in self.parse.items():
+            parse_values(table.column(name).to_pandas(), rule, name)
         values = pc.unique(table.column(self.label).drop_null()) if self.label else pa.array([])
         missing = table.column(self.label).null_count if self.label else 0
         # A regression may have millions of values. More than MOST_CLASSES of them are not needed.
-        counted = SplitCount(table.num_rows, missing, values[: MOST_CLASSES + 1])
+        counted = SplitCount(table.num_rows, missing, values[: MOST_CLASSES + 1], *_sampled(table, self.select.seed))
         return pa.table({"count": [pickle.dumps(counted)]})
 
 
@@ -104,18 +113,34 @@ class SplitCount:
         rows: number of rows.
         missing: number of rows without a label.
         values: distinct values of the label: all of them, or more than `MOST_CLASSES`.
+        nulls: number of missing values of each column.
+        sample: some rows, for a summary of the data. Their columns of lists and tensors have no values.
     """
 
     rows: int
     missing: int
     values: pa.Array
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    sample: pa.Table | None = None
 
     def merged(self, other: SplitCount) -> SplitCount:
         """Return the facts about the rows of two blocks."""
         values = self.values
         if len(values) <= MOST_CLASSES:
             values = pc.unique(pa.chunked_array([self.values, other.values])) if len(other.values) else values
-        return SplitCount(self.rows + other.rows, self.missing + other.missing, values)
+        nulls = {name: self.nulls.get(name, 0) + other.nulls.get(name, 0) for name in {**self.nulls, **other.nulls}}
+        samples = [part for part in (self.sample, other.sample) if part is not None and part.num_rows]
+        sample = pa.concat_tables(samples) if samples else self.sample
+        if sample is not None and sample.num_rows > 2 * SAMPLE_ROWS:
+            sample = sample_rows(sample, SAMPLE_ROWS, sample.num_rows)
+        return SplitCount(self.rows + other.rows, self.missing + other.missing, values, nulls, sample)
+
+
+def _sampled(table: pa.Table, seed: int) -> tuple[dict[str, int], pa.Table]:
+    """Return the number of missing values of each column of a block, and some of its rows."""
+    some = sample_rows(table, BLOCK_SAMPLE, seed)
+    simple = {f.name: some.column(f.name) if kind_of(f) != "other" else pa.nulls(some.num_rows, f.type) for f in table.schema}
+    return {name: table.column(name).null_count for name in table.column_names}, pa.table(simple)
 
 
 @dataclass(frozen=True)
@@ -167,6 +192,7 @@ class StreamSplits:
     rows: dict[str, int]
     fingerprint: str
     notes: tuple[str, ...] = ()
+    parse: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -215,7 +241,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     sources.setdefault("valid", sources["train"])
     converts = {key: replace(source.convert, schema=schema) for key, source in sources.items()}
     selects = {key: SelectRows(convert, key, inside, seed, spec.only_label, spec.drop_missing_label) for key, convert in converts.items()}
-    counts = {key: _count(source, selects[key], spec.only_label, f"data.{key}") for key, source in sources.items()}
+    counts = {key: _count(source, selects[key], spec.only_label, f"data.{key}", spec.parse) for key, source in sources.items()}
     task, classes = None, None
     if spec.only_label is not None:
         task, classes = _task(spec, schema, counts)
@@ -226,11 +252,11 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     return SplitSource(sources, selects, schema, counts, task, classes, removed)
 
 
-def _count(source: LazySource, select: SelectRows, label: str | None, place: str) -> SplitCount:
+def _count(source: LazySource, select: SelectRows, label: str | None, place: str, parse: Mapping[str, str]) -> SplitCount:
     """Read a source once, and return the facts about a split."""
     total: SplitCount | None = None
     try:
-        counted = source.dataset.map_batches(CountRows(select, label), batch_format="pyarrow", batch_size=None)
+        counted = source.dataset.map_batches(CountRows(select, label, parse), batch_format="pyarrow", batch_size=None)
         for row in counted.iter_rows():
             found: SplitCount = pickle.loads(row["count"])
             total = found if total is None else total.merged(found)
@@ -291,13 +317,24 @@ class StreamVariants:
         fingerprints = [self._fingerprint(variant) for variant in variants]
         self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else _digest(fingerprints)
 
+    @property
+    def summary(self) -> DataSummary | None:
+        """Summary of the first source, from a sample of its rows."""
+        source = next(iter(self.sources.values()))
+        sample = source.counts["train"].sample
+        rows = {"train": source.counts["train"].rows}
+        if sample is None or not sample.num_rows:
+            return None
+        return summarize(self.spec, {"train": sample}, source.classes, self.seed, rows, source.counts["train"].nulls)
+
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
         """Return the fingerprint of a variant."""
         return self._fingerprint(variant_of(self.spec, data))
 
     def _fingerprint(self, spec: DataSpec) -> str:
         source = self.sources[spec.source]
-        about = [str(spec.label), str(source.task), repr(source.classes), spec.drop_missing_label, repr(spec.valid)]
+        about: list[Any] = [str(spec.label), str(source.task), repr(source.classes), spec.drop_missing_label, repr(spec.valid)]
+        about += [spec.parse] if spec.parse else []
         return _digest(["stream", source.digest, str(source.schema), *about, sorted(set(spec.drop)), spec.rows, self.seed])
 
     def splits(self, data: Mapping[str, Any], train_on_valid: bool = False) -> StreamSplits:
@@ -328,7 +365,7 @@ class StreamVariants:
         label_type = pa.float64() if source.classes is None else pa.int64()
         schema = pa.schema([(n, label_type if n == spec.only_label else source.schema.field(n).type) for n in columns])
         about = (spec.only_label, source.task, source.classes, features, rows, self._fingerprint(spec), notes)
-        return StreamSplits(train, lazy["valid"], schema, *about)
+        return StreamSplits(train, lazy["valid"], schema, *about, features_parse(spec, features))
 
 
 def _codes(source: SplitSource, key: str, label: str) -> pa.Array:

@@ -1,0 +1,114 @@
+"""Apply `data.parse` and `data.drop_duplicates` to the raw rows of a sweep.
+
+Features keep their raw texts, and the preprocessing chain parses them. So a bundle takes the same texts. The label, the weights and the
+columns of splits are no input of a bundle, and are parsed when the rows are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.data.column_values import InvalidValue
+from sweeps.data.label_checks import split_columns
+from sweeps.data.parse import parse_values
+
+if TYPE_CHECKING:
+    from sweeps.space import DataSpec
+
+
+def features_parse(spec: DataSpec, features: Iterable[str]) -> dict[str, str]:
+    """Return the rules of `data.parse` for the features, by column."""
+    return {name: spec.parse[name] for name in features if name in spec.parse}
+
+
+def texts_to_parse(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Convert numbers in the columns of `data.parse` to text, so that a column has the same type in every file. Dates stay dates."""
+    tables = dict(parts)
+    for key, table in tables.items():
+        for name in set(spec.parse) & set(table.column_names):
+            kind = table.schema.field(name).type
+            if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+                table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.large_string()))
+        tables[key] = table
+    return tables
+
+
+def parse_parts(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Check every value of the columns of `data.parse`, and replace the label and the weights by numbers.
+
+    Args:
+        spec: the `data` section.
+        parts: raw rows by split. They may lack columns.
+
+    Raises:
+        InputError: a value does not fit its rule. The error names the first such value of each column.
+    """
+    problems: list[Problem] = []
+    tables = dict(parts)
+    numbers = {*spec.labels, *spec.weight_columns}
+    for key, table in tables.items():
+        for name, rule in spec.parse.items():
+            if name not in table.column_names:
+                continue
+            try:
+                parsed = parse_values(table.column(name).to_pandas(), rule, name)
+            except InputError as e:
+                problems += [_located(problem, key) for problem in e.problems]
+                continue
+            if name in numbers:
+                values = pa.array(parsed.to_numpy(), pa.float64(), from_pandas=True)
+                table = table.set_column(table.column_names.index(name), name, values)
+        tables[key] = table
+    if problems:
+        raise InputError(problems)
+    return tables
+
+
+def _located(problem: Problem, split: str) -> Problem:
+    """Return the problem of a value with the key of its rule as its place. The message says in which split the value is."""
+    assert isinstance(problem, InvalidValue)
+    text = f"column `{problem.column}` of data.{split} holds {problem.value!r} in row {problem.row + 1}, but {problem.rule}"
+    return Problem(f"data.parse.{problem.column}", text.removesuffix(" (data.parse)"))
+
+
+def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
+    """Return the values of a column that assigns rows to splits. A column of `data.parse` is parsed, so that dates have an order."""
+    if name not in spec.parse or pa.types.is_floating(table.schema.field(name).type):
+        return np.asarray(table.column(name).to_numpy())
+    return parse_values(table.column(name).to_pandas(), spec.parse[name], name).to_numpy()
+
+
+def drop_copies(spec: DataSpec, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+    """Leave out train rows that are copies of earlier train rows, or of rows of valid or test. Also return a note about their number.
+
+    Two rows are copies if all features and the label are equal.
+
+    Args:
+        spec: the `data` section.
+        parts: rows by split: "train", and the splits that have separate sources.
+    """
+    from sweeps.data.streaming.hashing import row_hashes
+
+    train = parts["train"]
+    ignored = (split_columns(spec) | set(spec.drop) | set(spec.weight_columns)) - set(spec.labels)
+    names = [name for name in train.column_names if name not in ignored]
+    hashes = row_hashes(train, names)
+    keep = np.zeros(len(hashes), dtype=bool)
+    keep[np.unique(hashes, return_index=True)[1]] = True
+    copies = int((~keep).sum())
+    held_out = [row_hashes(part, names) for key, part in parts.items() if key != "train"]
+    overlap = np.isin(hashes, np.concatenate(held_out)) if held_out else np.zeros(len(hashes), dtype=bool)
+    both = int((keep & overlap).sum())
+    texts = [f"{copies} copies of other rows"] * bool(copies) + [f"{both} rows that are also in valid or test"] * bool(both)
+    if not texts:
+        return dict(parts), ()
+    kept = train.filter(pa.array(keep & ~overlap))
+    if not kept.num_rows:
+        raise InputError(Problem("data.drop_duplicates", "all rows of data.train are also in valid or test, so no rows would be left"))
+    note = f"data.drop_duplicates left out {' and '.join(texts)} of data.train"
+    return {**parts, "train": kept}, (note,)

@@ -1,0 +1,211 @@
+"""Summarise the data of a sweep: rows, columns, missing and distinct values, the label, and findings that may spoil a search.
+
+The functions are pure. `sweeps.data.summary_findings` looks for the findings. `sweeps.data.summary_warnings` decides which findings matter
+for a space. The cost is bounded: at most `SAMPLE_ROWS` rows of a table are looked at, except to count missing values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeps.data.label_checks import split_columns
+
+if TYPE_CHECKING:
+    from sweeps.space import DataSpec
+
+# A table with more rows is summarised from a sample of this many rows. A sample has at most this many values, but at least 1,000 rows.
+SAMPLE_ROWS, SAMPLE_VALUES, LEAST_ROWS = 50_000, 5_000_000, 1_000
+# Number of values that the text of a column shows.
+SHOWN_VALUES = 3
+# Longest text of a value in the summary.
+VALUE_LENGTH = 24
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """One column of the train rows.
+
+    Attributes:
+        name: name of the column.
+        role: "feature", "label", "weight", "split" or "dropped".
+        kind: "number", "boolean", "text", "date" or "other".
+        missing: number of missing values, in all rows.
+        distinct: number of distinct values in the sample, without missing ones. None for the kind "other".
+        values: the smallest and the largest number or date; or the most frequent texts, with their shares.
+    """
+
+    name: str
+    role: str
+    kind: str
+    missing: int
+    distinct: int | None
+    values: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something in the data that may spoil a search.
+
+    Attributes:
+        kind: "identifier", "row_number", "number_text", "date_text", "infinite", "empty", "constant", "leak", "duplicates" or "overlap".
+        column: name of the column; "" if the finding is about rows.
+        text: what was found: an example of a value, the rule for `data.parse`, or the split.
+        count: number of values or rows.
+        share: estimated share of the rows, from 0 to 1.
+    """
+
+    kind: str
+    column: str = ""
+    text: str = ""
+    count: int = 0
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """Summary of the rows of a source.
+
+    Attributes:
+        rows: number of rows of each source: "train", and "valid" and "test" if these splits have separate sources.
+        sampled: number of train rows that were looked at.
+        columns: all columns, in the order of the data.
+        label: number of rows of each class, for a label with classes, by the class as text. Empty for numbers.
+        findings: what may spoil a search.
+    """
+
+    rows: dict[str, int]
+    sampled: int
+    columns: tuple[ColumnSummary, ...]
+    label: dict[str, int]
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> DataSummary:
+        """Make a summary from JSON data that `to_json` returned.
+
+        Raises:
+            KeyError, TypeError: the data is not a summary.
+        """
+        columns = tuple(ColumnSummary(**column) for column in stored["columns"])
+        findings = tuple(Finding(**finding) for finding in stored["findings"])
+        return cls(dict(stored["rows"]), stored["sampled"], columns, dict(stored["label"]), findings)
+
+
+def summarize(
+    spec: DataSpec,
+    parts: Mapping[str, pa.Table],
+    classes: Sequence[Any] | None,
+    seed: int = 0,
+    rows: Mapping[str, int] | None = None,
+    missing: Mapping[str, int] | None = None,
+) -> DataSummary:
+    """Summarise the raw rows of a source.
+
+    Args:
+        spec: the `data` section.
+        parts: raw rows by split: "train", and "valid" and "test" if these splits have separate sources. The label is not encoded.
+        classes: classes of the label; None if the label has numbers or several columns, or there is no label.
+        seed: seed of the sample.
+        rows: number of rows of each split, if `parts` is already a sample of a stream.
+        missing: number of missing values of each column, if `parts` is already a sample of a stream.
+    """
+    from sweeps.data.summary_findings import find_all
+
+    train = parts["train"]
+    simple = [field.name for field in train.schema if kind_of(field) != "other"]  # a sample would copy images and other large values
+    most = max(LEAST_ROWS, min(SAMPLE_ROWS, SAMPLE_VALUES // max(1, len(simple))))
+    sample = sample_rows(train.select(simple), most, seed)
+    roles = column_roles(spec, train.column_names)
+    columns = tuple(_column(train, sample, name, roles[name], missing) for name in train.column_names)
+    balance = _balance(train, spec.labels[0], classes) if classes is not None else {}
+    total = dict(rows or {key: part.num_rows for key, part in parts.items()})
+    findings = find_all(spec, parts, sample, columns, classes, seed, whole=rows is None)
+    return DataSummary(total, min(train.num_rows, most), columns, balance, findings)
+
+
+def column_roles(spec: DataSpec, names: Sequence[str]) -> dict[str, str]:
+    """Return the role of each column; see `ColumnSummary`."""
+    own = dict.fromkeys(split_columns(spec), "split") | dict.fromkeys(spec.drop, "dropped")
+    own |= dict.fromkeys(spec.weight_columns, "weight") | dict.fromkeys(spec.labels, "label")
+    return {name: own.get(name, "feature") for name in names}
+
+
+def sample_rows(table: pa.Table, most: int, seed: int) -> pa.Table:
+    """Return at most `most` random rows of a table, in the order of the table."""
+    if table.num_rows <= most:
+        return table
+    chosen = np.random.default_rng([abs(int(seed)), 1]).choice(table.num_rows, most, replace=False)
+    return table.take(pa.array(np.sort(chosen)))
+
+
+def kind_of(field: pa.Field) -> str:
+    """Return the kind of a column; see `ColumnSummary`."""
+    kind = field.type
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "number"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return "date"
+    return "text" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else "other"
+
+
+def _column(train: pa.Table, sample: pa.Table, name: str, role: str, missing: Mapping[str, int] | None) -> ColumnSummary:
+    kind = kind_of(train.schema.field(name))
+    count = train.column(name).null_count if missing is None else missing.get(name, 0)
+    if kind == "other":
+        return ColumnSummary(name, role, kind, count, None, shown(str(train.schema.field(name).type), 2 * VALUE_LENGTH))
+    column = sample.column(name)
+    if kind in ("number", "date"):
+        ends = pc.min_max(column).as_py()
+        distinct = pc.count_distinct(column, mode="only_valid").as_py()
+        values = "" if ends["min"] is None else f"{_short(ends['min'])} to {_short(ends['max'])}"
+        return ColumnSummary(name, role, kind, count, distinct, values)
+    counted = pc.value_counts(column.drop_null()).to_pylist() if len(column) > column.null_count else []
+    first = sorted(counted, key=lambda item: -item["counts"])[:SHOWN_VALUES]
+    total = len(column) - column.null_count
+    texts = [f"{shown(_short(item['values']))} {percent(item['counts'] / total)}" for item in first]
+    common = texts if first and first[0]["counts"] >= total / 100 else [shown(_short(item["values"])) for item in first]
+    return ColumnSummary(name, role, kind, count, len(counted), ", ".join(common) + (", …" if len(counted) > len(first) else ""))
+
+
+def _short(value: Any) -> str:
+    """Format a value of a column: a number with six digits, a date without the time of day if the date has none."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return text.removesuffix(" 00:00:00") if text.strip() else "(blank)"
+
+
+def shown(text: str, length: int = VALUE_LENGTH) -> str:
+    """Return a text in one line of at most `length` printable characters."""
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def percent(share: float) -> str:
+    """Format a share as a percentage with at least two digits, such as `0.042 %`, `4.2 %` or `42 %`.
+
+    >>> percent(0.42), percent(0.042), percent(1.0), percent(0.00012)
+    ('42 %', '4.2 %', '100 %', '0.012 %')
+    """
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.2g} %"
+
+
+def _balance(train: pa.Table, label: str, classes: Sequence[Any]) -> dict[str, int]:
+    """Return the number of rows of each class of the label."""
+    found = {item["values"]: item["counts"] for item in pc.value_counts(train.column(label).drop_null()).to_pylist()}
+    return {_short(value): found.get(value, 0) for value in classes}

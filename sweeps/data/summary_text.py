@@ -1,0 +1,92 @@
+"""Format the summary of the data: one line for `sweeps run`, a table for `sweeps plan --data` and the report. Pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweeps.core.command_hints import printable
+from sweeps.data.summary import VALUE_LENGTH, DataSummary, percent, shown
+from sweeps.data.summary_warnings import warnings
+
+if TYPE_CHECKING:
+    from sweeps.space import Space
+
+HEAD = ("column", "kind", "missing", "distinct", "values")
+# Number of columns of the data that a table lists, and number of classes of the label that a line lists.
+MOST_COLUMNS, MOST_CLASSES = 60, 4
+# Words for the kinds of columns, in the order of the line.
+_KINDS = {"number": "numeric", "boolean": "boolean", "text": "text", "date": "date", "other": "other"}
+
+
+def one_line(summary: DataSummary) -> str:
+    """Return the summary in one line."""
+    features = [column for column in summary.columns if column.role == "feature"]
+    kinds = Counter(column.kind for column in features)
+    texts = [f"{kinds[kind]} {name}" for kind, name in _KINDS.items() if kinds[kind]]
+    missing = sum(column.missing for column in features)
+    rows = ", ".join(f"{count:,} {key}" for key, count in summary.rows.items())
+    rows = f"{rows} rows" if len(summary.rows) > 1 else f"{summary.rows['train']:,} rows"
+    parts = [f"{rows}, {len(features)} feature{'s' * (len(features) != 1)} ({', '.join(texts)})" if features else rows]
+    parts += [f"{missing:,} missing value{'s' * (missing != 1)}"] if missing else []
+    parts += [text] if (text := label_text(summary)) else []
+    return "; ".join(parts)
+
+
+def label_text(summary: DataSummary) -> str:
+    """Return the label with the shares of its classes, or with its range; "" if there is no label."""
+    labels = [column for column in summary.columns if column.role == "label"]
+    if not labels:
+        return ""
+    if not summary.label:
+        return ", ".join(f"{column.name} {column.values}" for column in labels[:MOST_CLASSES])
+    total = max(1, sum(summary.label.values()))
+    first = sorted(summary.label.items(), key=lambda item: -item[1])[:MOST_CLASSES]
+    more = f", … {len(summary.label)} classes" if len(summary.label) > len(first) else ""
+    return f"{labels[0].name} " + ", ".join(f"{shown(name)} {percent(count / total)}" for name, count in first) + more
+
+
+def table_rows(summary: DataSummary) -> list[list[str]]:
+    """Return the cells of a table of the columns, without the head. The label comes first."""
+    ordered = sorted(summary.columns, key=lambda column: column.role != "label")
+    rows = []
+    for column in ordered[:MOST_COLUMNS]:
+        role = "" if column.role == "feature" else f" ({column.role})"
+        missing = f"{column.missing:,}" if column.missing else ""
+        distinct = "" if column.distinct is None else f"{column.distinct:,}"
+        rows.append([shown(column.name, 2 * VALUE_LENGTH) + role, column.kind, missing, distinct, column.values])
+    return rows
+
+
+def remarks(summary: DataSummary) -> list[str]:
+    """Return sentences about what the table leaves out."""
+    texts = []
+    if (hidden := len(summary.columns) - MOST_COLUMNS) > 0:
+        texts.append(f"{hidden} more columns are not shown.")
+    if summary.sampled < summary.rows["train"]:
+        texts.append(f"Distinct values and ranges are of a sample of {summary.sampled:,} rows; missing values are of all rows.")
+    return texts
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (2, 3)) -> list[str]:
+    """Return rows as aligned lines, two spaces apart. The columns in `right` are aligned to the right."""
+    sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(size) if i in right else cell.ljust(size) for i, (cell, size) in enumerate(zip(row, sizes, strict=True))
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def data_messages(stored: Mapping[str, Any], space: Space) -> tuple[str, ...]:
+    """Return what `sweeps run` prints about the data: a line about the rows, and a line for each warning.
+
+    Args:
+        stored: the summary as JSON data.
+        space: the search space.
+    """
+    summary = DataSummary.from_json(stored)
+    lines = [f"data: {one_line(summary)}", *(f"warning: {warning.text}" for warning in warnings(summary, space))]
+    return tuple(printable(line) for line in lines)

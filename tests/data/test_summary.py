@@ -1,0 +1,272 @@
+"""Summarise data, find what may spoil a search, and stay quiet where the data is clean."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.data.early_summary import render, summarize_early
+from sweeps.data.summary import DataSummary, summarize
+from sweeps.data.summary_text import one_line, table_rows
+from sweeps.data.tables import canonical_table
+from sweeps.space import load
+from sweeps.space.section_models import DataSpec, Split
+from tests.shipped_spaces import FOLDER, missing_package
+
+SHARED = Path(os.environ.get("SWEEPS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
+RNG = np.random.default_rng(0)
+N = 400
+
+
+def spec(**changed):
+    return replace(DataSpec("rows.csv", "y", Split("fraction", fraction=0.25), None, None, Path()), **changed)
+
+
+def frame(**columns):
+    """Rows with a label that no column determines, and with columns that are clean."""
+    made = {"y": RNG.integers(0, 2, N), "size": RNG.normal(size=N), "color": RNG.choice(["red", "blue"], N)}
+    return pd.DataFrame({**made, **columns})
+
+
+def summary_of(rows, asked=None, **others):
+    asked = asked or spec()
+    parts = {key: canonical_table(pa.Table.from_pandas(part, preserve_index=False)) for key, part in ({"train": rows} | others).items()}
+    values = rows[asked.label].dropna().unique() if isinstance(asked.label, str) else ()
+    return summarize(asked, parts, tuple(sorted(values)) if 0 < len(values) <= 20 else None)
+
+
+def found(rows, asked=None, **others):
+    return [(finding.kind, finding.column) for finding in summary_of(rows, asked, **others).findings]
+
+
+def test_clean_rows_have_no_findings():
+    assert found(frame()) == []
+
+
+def test_the_summary_counts_and_survives_json():
+    rows = frame(age=[None, *range(N - 1)])
+    made = summary_of(rows)
+    assert DataSummary.from_json(json.loads(json.dumps(made.to_json()))) == made
+    columns = {column.name: column for column in made.columns}
+    assert (columns["age"].missing, columns["age"].distinct, columns["age"].values) == (1, N - 1, "0 to 398")
+    assert columns["color"].values.startswith(("red", "blue"))
+    assert sum(made.label.values()) == N
+    assert one_line(made).startswith("400 rows, 3 features (2 numeric, 1 text); 1 missing value; y ")
+    assert table_rows(made)[0][0] == "y (label)"
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ([f"u-{i:05x}" for i in range(N)], "identifier"),
+        (list(range(1, N + 1)), "row_number"),
+        ([f"${i * 7 + 1000:,}" for i in range(N)], "number_text"),
+        ([f"{i * 7.5:.2f}" if i % 9 else " " for i in range(N)], "number_text"),
+        ([f"{i % 99}" if i % 9 else "unknown" for i in range(N)], "number_text"),
+        ([f"{i % 28 + 1:02d}/03/2026" for i in range(N)], "date_text"),
+        ([f"2026-03-{i % 28 + 1:02d} 10:00:00" for i in range(N)], "date_text"),
+        ([None] * N, "empty"),
+        (["a"] * N, "constant"),
+    ],
+)
+def test_a_column_that_spoils_a_search_is_found(column, kind):
+    assert found(frame(odd=column)) == [(kind, "odd")]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [f"{i % 60:05d}" for i in range(N)],  # codes with leading zeros
+        [str(10_000 + i % 50) for i in range(N)],  # codes stored as text
+        RNG.choice(["10-20", "20-30", "30+"], N),  # ranges
+        [f"v{i % 7}.{i % 3}" for i in range(N)],
+        [None if i % 2 else "yes" for i in range(N)],  # one value, but it is often missing
+        RNG.permutation(N * 3)[:N],  # distinct numbers
+        RNG.integers(0, 30, N),
+        ["12:30", "08:15", "23:59", "00:01"] * (N // 4),
+    ],
+)
+def test_an_ordinary_column_is_not_found(column):
+    assert found(frame(plain=column)) == []
+
+
+def test_a_number_is_an_identifier_only_by_its_name():
+    numbers = RNG.permutation(10 * N)[:N]
+    assert found(frame(customerID=numbers)) == [("identifier", "customerID")]
+    assert found(frame(user_id=numbers)) == [("identifier", "user_id")]
+    assert found(frame(paid=numbers, grid=numbers[::-1])) == []
+
+
+def test_one_of_many_numbered_columns_may_be_constant():
+    pixels = {f"pixel_{i}": RNG.integers(0, 16, N) for i in range(20)}
+    assert found(frame(**pixels, pixel_20=[0] * N)) == []
+
+
+class TestLeaks:
+    def test_a_copy_of_the_label(self):
+        rows = frame()
+        assert found(rows.assign(copy=np.where(rows.y == 1, "yes", "no"))) == [("leak", "copy")]
+
+    def test_a_number_with_a_threshold(self):
+        rows = frame()
+        assert found(rows.assign(late=rows.y * 10 + RNG.normal(size=N))) == [("leak", "late")]
+
+    def test_a_column_that_is_missing_for_one_class(self):
+        rows = frame()
+        assert found(rows.assign(cancelled=np.where(rows.y == 1, RNG.normal(size=N), np.nan))) == [("leak", "cancelled")]
+
+    def test_a_regression(self):
+        rows = frame().assign(y=RNG.normal(size=N))
+        assert found(rows.assign(euro=rows.y * 0.9 + 3)) == [("leak", "euro")]
+
+    def test_one_extreme_row_does_not_leak(self):
+        rows = frame(y=RNG.normal(size=N)).assign(fare=lambda rows: rows.y + RNG.normal(size=N))
+        rows.loc[7, ["y", "fare"]] = 1e6
+        assert found(rows) == []
+
+    def test_good_columns_do_not_leak(self):
+        rows = frame()
+        assert found(rows.assign(good=rows.y + RNG.normal(size=N) * 0.3, often=np.where(RNG.random(N) < 0.97, rows.y, 1 - rows.y))) == []
+
+    def test_the_only_column_may_explain_everything(self):
+        x = RNG.normal(size=N)
+        assert found(pd.DataFrame({"x": x, "y": 2 * x})) == []
+
+    def test_rare_classes(self):
+        y = np.zeros(N, dtype=int)
+        y[:3] = 1
+        assert found(frame(y=y, flag=y)) == []
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.integers(0, 1000))
+    def test_noise_never_leaks(self, seed):
+        rng = np.random.default_rng(seed)
+        noise = {f"n{i}": rng.normal(size=N) for i in range(5)} | {f"c{i}": rng.integers(0, 4, N) for i in range(2)}
+        assert not [item for item in found(frame(y=rng.integers(0, 3, N), **noise)) if item[0] == "leak"]
+
+
+class TestCopies:
+    def test_copies_of_rows(self):
+        rows = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
+        assert found(pd.concat([rows, rows.head(40)])) == [("duplicates", "")]
+
+    def test_few_categories_make_equal_rows(self):
+        rows = pd.DataFrame({name: RNG.integers(0, 3, N) for name in "abcy"})
+        assert found(rows) == []
+
+    def test_rows_of_test_in_train(self):
+        rows = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
+        made = summary_of(rows, test=rows.sample(60, random_state=0))
+        assert [(f.kind, f.text) for f in made.findings] == [("overlap", "test")]
+        assert made.rows == {"train": N, "test": 60}
+        fresh = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
+        assert found(rows, test=fresh) == []
+
+
+# ---- which findings matter
+
+SPACE = """\
+trainer: {trainer}
+data: {{train: rows.csv, label: y, valid: 0.25{data}}}
+objective: {{metric: valid-logloss, goal: minimize}}
+limits: {{max_trials: 2}}
+space: {{preprocessor: {steps}, params: {{eta: {{loguniform: [0.01, 1]}}}}}}
+"""
+
+
+def texts(tmp_path, rows, trainer="xgboost", data="", steps="[OneHotEncoder: {}]"):
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "space.yaml").write_text(SPACE.format(trainer=trainer, data=data, steps=steps))
+    (summary,) = summarize_early(load(tmp_path / "space.yaml"))
+    return [warning.text for warning in summary.warnings]
+
+
+def test_every_warning_names_the_key_that_mends_it(tmp_path):
+    rows = frame(customerID=[f"u-{i:05x}" for i in range(N)], price=[f"${i * 7 + 1000:,}" for i in range(N)], nothing=[None] * N)
+    identifier, price, empty = texts(tmp_path, rows)
+    assert identifier.startswith("`customerID` has 400 different values in 400 rows, such as u-00000; ") and "data.drop" in identifier
+    assert price == "`price` has numbers as text, such as $1,000; write data.parse: {price: currency}"
+    assert empty == "`nothing` has no value; add it to data.drop"
+    assert texts(tmp_path, rows, data=", drop: [customerID, nothing], parse: {price: currency}") == []
+
+
+def test_a_date_that_fits_two_formats_names_both(tmp_path):
+    (text,) = texts(tmp_path, frame(day=[f"{i % 12 + 1:02d}/{i % 5 + 1:02d}/2026" for i in range(N)]))
+    assert text.endswith('write data.parse: {day: "%d/%m/%Y" or "%m/%d/%Y", which also fits}')
+
+
+def test_steps_that_read_texts_silence_the_warning(tmp_path):
+    rows = frame(note=[f"{i} is a note with words" for i in range(N)])
+    assert texts(tmp_path, rows)
+    assert texts(tmp_path, rows, steps="[OneHotEncoder: {columns: [color]}, HashingVectorizer: {columns: [note], num_features: 8}]") == []
+
+
+def test_a_loop_of_the_user_may_ignore_columns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_loop.py").write_text("def train(config):\n    pass\n")
+    rows = frame(path=[f"images/{i:05d}.jpg" for i in range(N)])
+    own = '{loop: "own_loop:train"}'
+    assert texts(tmp_path, rows, trainer=own, steps="[]") == []
+    assert texts(tmp_path, rows, trainer=own)
+
+
+def test_plan_shows_the_table_and_reads_no_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts(tmp_path, frame(price=["$1"] * N))
+    shown = render(summarize_early(load(tmp_path / "space.yaml")))
+    assert shown.startswith("data: 400 rows, 3 features (1 numeric, 2 text); y ")
+    assert "column     kind" in shown
+    assert "\nwarning: `price`" in shown
+    (tmp_path / "own_rows.py").write_text("raise SystemExit\ndef load():\n    pass\n")
+    (summary,) = summarize_early(load(tmp_path / "space.yaml", ["data.train=own_rows:load"]))
+    assert summary.summary is None and "runs no code of yours" in summary.reason
+
+
+def test_a_stream_is_summarised_from_a_sample(tmp_path):
+    texts(tmp_path, frame())
+    rows = pd.concat([frame()] * 50)
+    for i in range(3):
+        rows.to_parquet(tmp_path / f"part-{i}.parquet", row_group_size=5_000)
+    asked = load(tmp_path / "space.yaml", ["data.train=part-*.parquet", "data.ingest=stream", "trainer={loop: json:load}"])
+    (summary,) = summarize_early(asked)
+    assert summary.exact and summary.summary.rows == {"train": 60_000}
+    assert summary.summary.sampled < 60_000
+
+
+# ---- no false alarms
+
+
+SHIPPED = [path for path in sorted(FOLDER.rglob("*.yaml")) if "train: sklearn:" in path.read_text() and missing_package(path) is None]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_spaces_have_no_warnings(path):
+    assert [warning.text for found in summarize_early(load(path)) for warning in found.warnings] == []
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} does not exist")
+@pytest.mark.parametrize(
+    ("file", "label", "expected"),
+    [
+        ("telco_churn/Telco-Customer-Churn.csv", "Churn", {("identifier", "customerID"), ("number_text", "TotalCharges")}),
+        ("california_housing/housing.csv", "median_house_value", set()),
+        ("nyc_yellow_parquet/yellow_tripdata_2020-01.parquet", "payment_type", set()),
+        ("nyc_yellow_parquet/yellow_tripdata_2018-2020_sample360k.parquet", "payment_type", set()),
+        ("nyc_yellow_parquet/yellow_tripdata_2025-02_sample5k.parquet", "payment_type", set()),
+    ],
+)
+def test_real_tables(tmp_path, file, label, expected):
+    (tmp_path / "space.yaml").write_text(SPACE.format(trainer="xgboost", data="", steps="[OneHotEncoder: {}]"))
+    metric = "valid-rmse" if label == "median_house_value" else "valid-mlogloss"
+    changes = [f"data.train={SHARED / file}", f"data.label={label}", f"objective.metric={metric}", "data.drop_missing_label=true"]
+    (summary,) = summarize_early(load(tmp_path / "space.yaml", changes))
+    assert {(finding.kind, finding.column) for finding in summary.summary.findings} == expected
