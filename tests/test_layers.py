@@ -30,6 +30,7 @@ ORDER = (
     "serving",
     "terminal",
     "testing",
+    "scaffold",
     "cli",
 )
 

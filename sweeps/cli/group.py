@@ -53,6 +53,7 @@ def main() -> None:
     """Tune preprocessors, model parameters, data options, workers and GPUs together. Export the best trial as one bundle.
 
     \b
+    sweeps init                     write a space file that fits a table
     sweeps validate space.yaml      check the space file
     sweeps plan space.yaml          show trials, resources and disk space before anything starts
     sweeps run space.yaml           search the space and export the best trial

@@ -54,17 +54,6 @@ class Reference:
         return is_secret_variable(self.name, environment.get(self.name) or self.default or "")
 
 
-def references_in(text: str) -> list[Reference]:
-    """Return the variables in a text.
-
-    Raises:
-        VariableError: the text has `${` without a valid name or without the closing brace.
-    """
-    found: list[Reference] = []
-    replace(text, lambda reference: found.append(reference) or "")
-    return found
-
-
 def replace(text: str, value_of: Callable[[Reference], str], keep_escapes: bool = False) -> str:
     """Replace each variable in a text.
 
@@ -74,7 +63,7 @@ def replace(text: str, value_of: Callable[[Reference], str], keep_escapes: bool 
         keep_escapes: True to leave `$${` as it is, for a text that is replaced again later.
 
     Raises:
-        VariableError: see `references_in`.
+        VariableError: the text has `${` without a valid name or without the closing brace.
 
     >>> replace("${A} and $${B}", lambda reference: reference.name.lower())
     'a and ${B}'

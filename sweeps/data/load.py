@@ -137,14 +137,14 @@ def summarize_source(spec: DataSpec, seed: int, read: Read, rows: Mapping[str, i
 
 
 def _read_labeled(
-    spec: DataSpec, read: Read = read_source
+    spec: DataSpec, read: Read | None = None
 ) -> tuple[dict[str, pa.Table], str | None, tuple[Any, ...] | None, dict[str, int]]:
-    """Read the raw rows of each source; see `_read_parts`.
+    """Read the raw rows of each source with `read` or `read_source`; see `_read_parts`.
 
     Returns:
         The rows, the task and the classes of the label (see `Splits`), and the number of dropped rows without a label in each source.
     """
-    parts = _read_parts(spec, read)
+    parts = _read_parts(spec, read or read_source)
     missing: dict[str, int] = {}
     if not spec.labels:
         return parts, None, None, missing

@@ -80,7 +80,7 @@ def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     """Return the values of a column that assigns rows to splits. A column of `data.parse` is parsed, so that dates have an order."""
     if name not in spec.parse or pa.types.is_floating(table.schema.field(name).type):
         return np.asarray(table.column(name).to_numpy())
-    return parse_values(table.column(name).to_pandas(), spec.parse[name], name).to_numpy()
+    return np.asarray(parse_values(table.column(name).to_pandas(), spec.parse[name], name).to_numpy())
 
 
 def drop_copies(spec: DataSpec, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], tuple[str, ...]]:

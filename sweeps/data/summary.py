@@ -55,16 +55,24 @@ class Finding:
     Attributes:
         kind: "identifier", "row_number", "number_text", "date_text", "infinite", "empty", "constant", "leak", "duplicates" or "overlap".
         column: name of the column; "" if the finding is about rows.
-        text: what was found: an example of a value, the rule for `data.parse`, or the split.
-        count: number of values or rows.
-        share: estimated share of the rows, from 0 to 1.
+        example: an example of a value, or the split with rows of train.
+        rule: for texts of numbers or dates: the rule of `data.parse`.
+        other_rule: for texts of dates: another format that also fits all texts; "" if there is none.
+        blank: for texts of numbers: True if some texts are blank.
+        count: number of values or rows. For texts of numbers, the number of texts that are no numbers.
+        share: estimated share of the rows, or how much of the label a column explains, from 0 to 1.
+        words: for an identifier: mean number of words of a text.
     """
 
     kind: str
     column: str = ""
-    text: str = ""
+    example: str = ""
+    rule: str = ""
+    other_rule: str = ""
+    blank: bool = False
     count: int = 0
     share: float = 0.0
+    words: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def find_all(
         elif column.kind == "number" and column.name not in parsed:
             found += _infinite(train.column(column.name), column.name)
             found += _row_numbers(train.column(column.name), column, len(features))
-    found += [Finding("leak", name, "", 0, score) for name, score in find_leaks(spec, sample, features, classes, seed)]
+    found += [Finding("leak", name, share=score) for name, score in find_leaks(spec, sample, features, classes, seed)]
     if any(column.kind != "other" for column in columns):
         found += _duplicates(parts["train"], sample, columns)
         found += _overlaps(parts, sample, columns, seed)
@@ -127,7 +127,7 @@ def text_findings(values: pa.ChunkedArray, column: ColumnSummary) -> Iterator[Fi
         yield dates
     elif len(present) >= MIN_ROWS and len(distinct) >= DISTINCT_SHARE * len(present):
         words = float(np.mean([text.count(" ") + 1 for text in some.to_pylist()]))
-        yield Finding("identifier", column.name, shown(str(present[0].as_py())), len(distinct), words)
+        yield Finding("identifier", column.name, shown(str(present[0].as_py())), count=len(distinct), words=words)
 
 
 def _number_text(name: str, texts: pa.Array, blank: bool) -> Finding | None:
@@ -147,7 +147,7 @@ def _number_text(name: str, texts: pa.Array, blank: bool) -> Finding | None:
     if codes or (digits == len(numbers) and not (wrong or blank)):
         return None
     example = numbers[0].as_py() if wrong == 0 else texts.filter(pc.is_null(parsed))[0].as_py()
-    return Finding("number_text", name, "\n".join([rule, shown(example), "blank" * blank]), wrong)
+    return Finding("number_text", name, shown(example), rule, blank=blank, count=wrong)
 
 
 def _date_text(name: str, texts: pa.Array) -> Finding | None:
@@ -160,7 +160,7 @@ def _date_text(name: str, texts: pa.Array) -> Finding | None:
         if parse_texts(texts, form).null_count == 0:
             other = form.replace("%d/%m", "%m/%d") if "%d/%m" in form else ""
             also = other if other in fitting and parse_texts(texts, other).null_count == 0 else ""
-            return Finding("date_text", name, "\n".join([form, shown(texts[0].as_py()), also]))
+            return Finding("date_text", name, shown(texts[0].as_py()), form, also)
     return None
 
 
@@ -170,7 +170,7 @@ def _date_text(name: str, texts: pa.Array) -> Finding | None:
 def _infinite(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     """Yield a finding if a column of floats has infinite values."""
     if pa.types.is_floating(values.type) and (count := pc.sum(pc.is_inf(values)).as_py()):
-        yield Finding("infinite", name, "", count)
+        yield Finding("infinite", name, count=count)
 
 
 def _row_numbers(values: pa.ChunkedArray, column: ColumnSummary, features: int) -> Iterator[Finding]:
@@ -180,9 +180,9 @@ def _row_numbers(values: pa.ChunkedArray, column: ColumnSummary, features: int) 
         return
     numbers = values.to_numpy()
     if bool((np.diff(numbers) == 1).all()):
-        yield Finding("row_number", column.name, f"{numbers[0]}, {numbers[1]}, {numbers[2]}", count)
+        yield Finding("row_number", column.name, f"{numbers[0]}, {numbers[1]}, {numbers[2]}", count=count)
     elif _NAMED_ID.search(column.name) and pc.count_distinct(values).as_py() == count:
-        yield Finding("identifier", column.name, str(numbers[0]), count, 1.0)
+        yield Finding("identifier", column.name, str(numbers[0]), count=count)
 
 
 # ---- rows
@@ -203,7 +203,7 @@ def _are_rarely_equal(sample: pa.Table, names: Sequence[str]) -> bool:
     for name in names:
         counts = pc.value_counts(some.column(name)).field("counts").to_numpy(zero_copy_only=False) / max(1, some.num_rows)
         log_chance += float(np.log(max(float(np.sum(counts**2)), 1e-12)))
-    return log_chance < -3 * np.log(max(2, sample.num_rows))
+    return bool(log_chance < -3 * np.log(max(2, sample.num_rows)))
 
 
 def _duplicates(train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSummary]) -> list[Finding]:
@@ -217,7 +217,7 @@ def _duplicates(train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSumma
     share = copies / sample.num_rows * (train.num_rows / sample.num_rows)
     if copies < MIN_COPIES or share < DUPLICATES_FROM or not _are_rarely_equal(sample, names):
         return []
-    return [Finding("duplicates", "", "", copies, min(1.0, share))]
+    return [Finding("duplicates", count=copies, share=min(1.0, share))]
 
 
 def _overlaps(parts: Mapping[str, pa.Table], sample: pa.Table, columns: Sequence[ColumnSummary], seed: int) -> Iterator[Finding]:
@@ -234,4 +234,4 @@ def _overlaps(parts: Mapping[str, pa.Table], sample: pa.Table, columns: Sequence
         both = int(np.isin(row_hashes(rows, names), known).sum())
         share = both / max(1, rows.num_rows) / shown_share
         if both >= min(MIN_COPIES, rows.num_rows) and share >= OVERLAP_FROM:
-            yield Finding("overlap", "", key, both, min(1.0, share))
+            yield Finding("overlap", example=key, count=both, share=min(1.0, share))

@@ -64,7 +64,7 @@ def _matters(finding: Finding, space: Space) -> bool:
         return True
     if _is_handled(finding.column, space):
         return False
-    if finding.kind == "identifier" and finding.share >= PROSE_WORDS and "transformers" in space.trainer_definition.packages:
+    if finding.kind == "identifier" and finding.words >= PROSE_WORDS and "transformers" in space.trainer_definition.packages:
         return False
     return _reads_texts(finding.column, space)
 
@@ -110,29 +110,28 @@ def _warning(finding: Finding, summary: DataSummary) -> DataWarning:
         text = f"{name} alone explains {percent(finding.share)} of the label; if it is known only after the label, add it to data.drop"
         return DataWarning("data.drop", text)
     if finding.kind == "identifier":
-        text = f"{name} has {finding.count:,} different values in {summary.sampled:,} rows, such as {finding.text}; "
+        text = f"{name} has {finding.count:,} different values in {summary.sampled:,} rows, such as {finding.example}; "
         return DataWarning("data.drop", f"{text}it identifies rows and cannot generalize; add it to data.drop")
     if finding.kind == "row_number":
-        return DataWarning("data.drop", f"{name} numbers the rows ({finding.text}, …); add it to data.drop")
+        return DataWarning("data.drop", f"{name} numbers the rows ({finding.example}, …); add it to data.drop")
     if finding.kind == "number_text":
         return _number_text(finding)
     if finding.kind == "date_text":
-        form, example, other = finding.text.split("\n")
-        choice = f'"{form}"' + (f' or "{other}", which also fits' if other else "")
-        return DataWarning("data.parse", f"{name} has dates as text, such as {example}; write data.parse: {{{finding.column}: {choice}}}")
+        choice = f'"{finding.rule}"' + (f' or "{finding.other_rule}", which also fits' if finding.other_rule else "")
+        text = f"{name} has dates as text, such as {finding.example}; write data.parse: {{{finding.column}: {choice}}}"
+        return DataWarning("data.parse", text)
     if finding.kind == "infinite":
         text = f"{name} has {finding.count:,} infinite values, which most trainers refuse; make them empty, or add it to data.drop"
         return DataWarning("data.drop", text)
     if finding.kind == "duplicates":
         text = f"about {percent(finding.share)} of the train rows are copies of other rows, so copies of train rows are in valid; "
         return DataWarning("data.drop_duplicates", f"{text}write data.drop_duplicates: true")
-    text = f"about {percent(finding.share)} of the rows of data.{finding.text} are also in data.train; "
+    text = f"about {percent(finding.share)} of the rows of data.{finding.example} are also in data.train; "
     return DataWarning("data.drop_duplicates", f"{text}write data.drop_duplicates: true, which leaves them out of train")
 
 
 def _number_text(finding: Finding) -> DataWarning:
-    rule, example, blank = finding.text.split("\n")
-    name, blank = f"`{finding.column}`", " and blank texts" if blank else ""
+    name, rule, example, blank = f"`{finding.column}`", finding.rule, finding.example, " and blank texts" * finding.blank
     if finding.count:
         some = f"{finding.count} different texts" if finding.count > 1 else "one text"
         text = f"{name} has numbers, and {some} such as {example!r}, so the column is text; make these values empty, "

@@ -231,12 +231,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "a value that does not fit its rule",
             "{train: rows.csv, label: y, valid: 0.25, parse: {plan: currency}}",
-            "2:63: data.parse.plan: column `plan` of data.train holds 'a' in row 1, but must hold an amount such as $1,234.50",
+            "2:62: data.parse.plan: column `plan` of data.train holds 'a' in row 1, but must hold an amount such as $1,234.50",
         ),
         data(
             "an unknown column to parse",
             "{train: rows.csv, label: y, valid: 0.25, parse: {aeg: currency}}",
-            "2:62: data.parse.aeg: `rows.csv` has no column `aeg`; did you mean `age`?",
+            "2:61: data.parse.aeg: `rows.csv` has no column `aeg`; did you mean `age`?",
         ),
         data(
             "an unknown column to drop",

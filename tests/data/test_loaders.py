@@ -89,7 +89,8 @@ def test_a_query_reads_a_database_beside_the_space_file(tmp_path, monkeypatch):
     table = read(tmp_path, "sql", query="SELECT a, b FROM rows WHERE a > 1 ORDER BY a", uri="sqlite:///rows.db")
     assert table.to_pydict() == {"a": [2, 3], "b": ["y", "z"]}
     monkeypatch.setenv("ROWS", str(tmp_path / "rows.db"))
-    assert read(tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///$ROWS").num_rows == 3
+    assert read(tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///${ROWS}").num_rows == 3
+    assert "needs braces; write ${NAME}" in refused(tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///$ROWS")
     assert "no such table: missing" in refused(tmp_path, "sql", query="SELECT * FROM missing", uri="sqlite:///rows.db")
 
 

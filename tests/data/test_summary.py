@@ -166,7 +166,7 @@ class TestCopies:
     def test_rows_of_test_in_train(self):
         rows = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
         made = summary_of(rows, test=rows.sample(60, random_state=0))
-        assert [(f.kind, f.text) for f in made.findings] == [("overlap", "test")]
+        assert [(f.kind, f.example) for f in made.findings] == [("overlap", "test")]
         assert made.rows == {"train": N, "test": 60}
         fresh = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
         assert found(rows, test=fresh) == []

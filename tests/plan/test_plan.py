@@ -48,6 +48,8 @@ dimensions  preprocessor         grid        StandardScaler, MinMaxScaler
             params.subsample     uniform     0.5 to 1
             params.max_depth     randint     1 to 8
 
+constants   scaling.resources_per_worker.CPU  1
+
 search      gp, chosen by sweeps: one objective, at most 500 trials, no
             conditional dimensions
 trials      16 in 4 cells, 4 each
@@ -207,7 +209,7 @@ params:
   layers: [16, {choice: [8, 4]}]
   booster: {choice: [gbtree, {dart: {rate_drop: 0.1}}]}
 """
-    space = make(body, trials=4)
+    space = make(body, trials=4, trainer='{loop: "json:dumps"}')
     planned = plan(space, {"CPU": 4.0})
     assert {c["name"]: c["value"] for c in planned.to_json()["constants"]} == {
         "preprocessor.0": "SimpleImputer(strategy=mean)",

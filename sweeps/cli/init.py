@@ -1,0 +1,163 @@
+"""The verb that writes a space file: `init`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sweeps.cli import options
+from sweeps.cli.group import main
+from sweeps.core.command_hints import printable, shell_quoted
+from sweeps.core.errors import InputError, Problem
+
+DEFAULT = Path("space.yaml")
+_SOURCES = ("--data", "--from-wandb", "--from-optuna", "--from-objective")
+
+
+@main.command(short_help="Write a space file from data, a W&B sweep or an Optuna study.")
+@click.argument("file", type=options.PATH, default=DEFAULT)
+@click.option("--data", default=None, metavar="PATH", help="Table to train on: a CSV or Parquet file, a folder, a glob or a URI.")
+@click.option("--label", default=None, metavar="COLUMN", help="Column of --data to predict.")
+@click.option("--from-wandb", type=options.PATH, default=None, metavar="FILE", help="Configuration of a W&B sweep, such as sweep.yaml.")
+@click.option("--from-optuna", default=None, metavar="STORAGE", help="Optuna study: an SQLite or journal file, or the URL of a database.")
+@click.option("--study", default=None, metavar="NAME", help="Name of the study in --from-optuna.  [default: its only study]")
+@click.option("--from-objective", default=None, metavar="MODULE:FUNCTION", help="Optuna objective. It is run once.")
+@click.option(
+    "--direction",
+    "directions",
+    multiple=True,
+    type=click.Choice(["minimize", "maximize"]),
+    help="Direction of --from-objective, once for each value that it returns.  [default: minimize]",
+)
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+def init(
+    file: Path,
+    data: str | None,
+    label: str | None,
+    from_wandb: Path | None,
+    from_optuna: str | None,
+    study: str | None,
+    from_objective: str | None,
+    directions: tuple[str, ...],
+    force: bool,
+) -> None:
+    """Write the space file FILE (default: space.yaml).
+
+    Without an option, the command asks for a table and its label.
+    """
+    given = [name for name, value in zip(_SOURCES, (data, from_wandb, from_optuna, from_objective), strict=True) if value is not None]
+    if len(given) > 1:
+        raise InputError(Problem(given[1], f"cannot be combined with {given[0]}; give one of them"))
+    for name, value, needed in (("--study", study, from_optuna), ("--direction", directions, from_objective)):
+        if value and needed is None:
+            raise InputError(Problem(name, f"needs {'--from-optuna' if name == '--study' else '--from-objective'}"))
+    if label is not None and given not in (["--data"], []):
+        raise InputError(Problem("--label", f"cannot be combined with {given[0]}"))
+    if from_wandb is not None:
+        _from_wandb(file, from_wandb, force)
+    elif from_optuna is not None:
+        _from_optuna(file, from_optuna, study, force)
+    elif from_objective is not None:
+        _from_objective(file, from_objective, directions or ("minimize",), force)
+    else:
+        _from_data(file, data, label, force)
+
+
+def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> None:
+    from sweeps.data.preflight import check_data
+    from sweeps.scaffold import from_data, read_table
+    from sweeps.scaffold.files import refuse_existing, write_files
+    from sweeps.space import load
+
+    refuse_existing([file], force)
+    asks = _asks()
+    if data is None and not asks:
+        raise InputError(Problem("--data", "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`"))
+    data = data or click.prompt("Table (CSV, Parquet)")
+    source, reader, table = read_table.open_table(str(data), file.parent)
+    if label is None:
+        names = table.column_names
+        likely = read_table.likely_label(names)
+        if not asks:
+            text = f"is required; name one of the {len(names)} columns, such as {likely}: {', '.join(names[:20])}"
+            raise InputError(Problem("--label", text + (", ..." if len(names) > 20 else "")))
+        click.echo(printable(f"Columns: {', '.join(names)}"))
+        label = str(click.prompt("Column to predict", default=likely))
+    found = read_table.describe_table(source, reader, table, label, file.parent)
+    write_files({file: from_data.space_text(found)}, force)
+    check_data(load(file))
+    _done(file, [file], data=True)
+
+
+def _asks() -> bool:
+    """Return whether a person can answer questions."""
+    return sys.stdin.isatty()
+
+
+def _from_wandb(file: Path, config: Path, force: bool) -> None:
+    from sweeps.scaffold.files import write_files
+    from sweeps.scaffold.from_wandb import space_text
+    from sweeps.space.yaml12 import parse, read_text
+
+    text = space_text(parse(read_text(config, str(config)), str(config)), str(config))
+    write_files({file: text}, force)
+    _done(file, [file])
+
+
+def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> None:
+    from sweeps.core.secrets import masked
+    from sweeps.scaffold.files import write_files
+    from sweeps.scaffold.from_optuna import open_study, study_texts
+
+    found = open_study(storage, study)
+    texts = study_texts(found, file.stem, f"--from-optuna {masked(storage)}")
+    loop = file.parent / f"{module_name(file)}.py"
+    texts_by_path = {file: texts.space.replace("LOOP_MODULE", module_name(file))}
+    if not loop.exists():
+        texts_by_path[loop] = texts.loop
+    write_files(texts_by_path, force)
+    _done(file, list(texts_by_path))
+
+
+def _from_objective(file: Path, reference: str, directions: tuple[str, ...], force: bool) -> None:
+    from sweeps.core import references
+    from sweeps.data.sources import importable
+    from sweeps.scaffold.files import refuse_existing, write_files
+    from sweeps.scaffold.from_objective import loop_text, objective_space, record
+
+    loop = file.parent / f"{module_name(file)}.py"
+    refuse_existing([file, loop], force)
+    with importable(file.parent.absolute(), Path.cwd()):
+        try:
+            objective = references.resolve(reference)
+        except references.RefError as e:
+            raise InputError(Problem("--from-objective", str(e))) from e
+        if not callable(objective):
+            raise InputError(Problem("--from-objective", f"`{reference}` has the type {type(objective).__name__}, but must be a function"))
+        found = record(objective, reference, directions)
+    name = reference.partition(":")[0].rpartition(".")[2]
+    space = objective_space(name, found, directions, f"{module_name(file)}:train", f"--from-objective {reference}")
+    write_files({file: space, loop: loop_text(reference, directions)}, force)
+    _done(file, [file, loop])
+    for parameter, at in found.not_run:
+        click.echo(printable(f"note: this run did not reach suggest_...({parameter!r}) on line {at} of the function"), err=True)
+
+
+def module_name(file: Path) -> str:
+    """Return the name of the module that is written beside a space file, such as `space_loop` for `space.yaml`."""
+    stem = "".join(c if c.isalnum() and c.isascii() else "_" for c in file.name.partition(".")[0])
+    return f"{'_' * stem[:1].isdigit()}{stem}_loop"
+
+
+def _done(file: Path, written: list[Path], data: bool = False) -> None:
+    """Check the space file, and print what was written and what to do next."""
+    from sweeps.space import load
+
+    space = load(file)
+    click.echo(printable(f"wrote {' and '.join(map(str, written))}"))
+    for note in space.notes:
+        click.echo(printable(f"note: {note}"), err=True)
+    name = shell_quoted(file)
+    click.echo(f"next: sweeps plan {name}{' --data' * data}, then sweeps run {name}")

@@ -1,0 +1,203 @@
+"""Run an Optuna objective once with a trial that records its calls, and write the files with which sweeps runs the same objective."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.scaffold.from_optuna import Parameter, space_text
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+# Names of the methods of a trial that suggest a value. The others are deprecated forms of these.
+SUGGESTS = ("suggest_float", "suggest_int", "suggest_categorical", "suggest_uniform", "suggest_loguniform", "suggest_discrete_uniform")
+
+
+@dataclass
+class Recording:
+    """What an objective did in one run.
+
+    Attributes:
+        distributions: distribution of each parameter that the objective suggested, in order.
+        steps: steps at which the objective reported a value.
+        values: what the objective returned; () if it was pruned.
+        asks_to_prune: True if the objective asked whether it should be pruned.
+        not_run: parameter and line of each suggestion that this run did not reach.
+    """
+
+    distributions: dict[str, BaseDistribution] = field(default_factory=dict)
+    steps: list[int] = field(default_factory=list)
+    values: tuple[float, ...] = ()
+    asks_to_prune: bool = False
+    not_run: tuple[tuple[str, int], ...] = ()
+
+
+def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]) -> Recording:
+    """Run an objective once, and record what it does. The values are random, but the same in each call.
+
+    Args:
+        objective: the function that takes a trial.
+        name: the reference to it, for messages.
+        directions: "minimize" or "maximize" for each value that the objective returns.
+
+    Raises:
+        InputError: the objective raised an error, suggested nothing, or returned something else than its values.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    found = Recording()
+    goals = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
+    study = optuna.create_study(directions=goals, sampler=optuna.samplers.RandomSampler(seed=0))
+
+    class RecordingTrial(optuna.trial.Trial):
+        """A trial that records reports, and is never pruned."""
+
+        def report(self, value: float, step: int) -> None:
+            found.steps.append(int(step))
+            super().report(value, step)
+
+        def should_prune(self) -> bool:
+            found.asks_to_prune = True
+            return False
+
+    trial = RecordingTrial(study, study.ask()._trial_id)
+    try:
+        returned = objective(trial)
+    except optuna.TrialPruned:
+        returned = None
+    except Exception as e:  # the user's code may raise anything
+        text = f"`{name}` raised {type(e).__name__}: {' '.join(str(e).split())[:200]}; it must run once, with the values {trial.params}"
+        raise InputError(Problem("--from-objective", text)) from e
+    found.distributions = dict(trial.distributions)
+    if not found.distributions:
+        raise InputError(Problem("--from-objective", f"`{name}` suggested no parameter with `trial.suggest_...`, so nothing can be tuned"))
+    if returned is not None:
+        found.values = _values(returned, name, directions)
+    found.not_run = tuple((name, at) for name, at in suggestions_in(_source(objective)) if name not in found.distributions)
+    return found
+
+
+def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float, ...]:
+    """Return the values of an objective as floats."""
+    several = isinstance(returned, (tuple, list))
+    try:
+        values = tuple(float(value) for value in (returned if several else (returned,)))
+    except (TypeError, ValueError):
+        values = ()
+    if len(values) == len(directions):
+        return values
+    if not values:
+        raise InputError(Problem("--from-objective", f"`{name}` returned {returned!r}, but must return a number, or several numbers"))
+    text = f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction maximize` once for each of them"
+    raise InputError(Problem("--direction", text))
+
+
+def _source(objective: Callable[..., Any]) -> str:
+    """Return the source of the function or of the object's class; "" if it cannot be found."""
+    try:
+        return textwrap.dedent(inspect.getsource(objective if inspect.isfunction(objective) else type(objective)))
+    except (OSError, TypeError):
+        return ""
+
+
+def suggestions_in(source: str) -> list[tuple[str, int]]:
+    """Return the parameter and the line of each `suggest_...("name", ...)` in a source. Names that are computed are left out. Pure."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return []
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SUGGESTS:
+            names = node.args[:1] or [keyword.value for keyword in node.keywords if keyword.arg == "name"]
+            found += [(name.value, node.lineno) for name in names if isinstance(name, ast.Constant) and isinstance(name.value, str)]
+    return sorted(dict.fromkeys(found), key=lambda item: item[1])
+
+
+# ---- the files
+
+
+def metric_names(directions: Sequence[str]) -> tuple[str, ...]:
+    """Return the name of the metric for each value of an objective."""
+    return ("objective",) if len(directions) == 1 else tuple(f"objective_{i}" for i in range(len(directions)))
+
+
+def notes_of(found: Recording) -> list[str]:
+    """Return notes about what one run cannot show."""
+    notes = ["One run of the objective was recorded. Parameters that it suggests in another branch are missing here."]
+    if found.not_run:
+        names = ", ".join(f"{name} (line {at} of the function)" for name, at in found.not_run)
+        notes.append(
+            f"This run did not reach these suggestions: {names}. Add their domains under `params`, with a condition such as "
+            "`when: {params.NAME: value}`."
+        )
+    if len(found.steps) > 1:
+        notes.append(
+            f"The objective reported {len(found.steps)} values, up to step {max(found.steps)}; the scheduler can stop trials early."
+        )
+    return notes
+
+
+def objective_space(name: str, found: Recording, directions: Sequence[str], loop: str, origin: str) -> str:
+    """Return the text of the space file for a recorded objective. Pure.
+
+    Raises:
+        InputError: a parameter has no counterpart in a space file.
+    """
+    goals = list(zip(metric_names(directions), directions, strict=True))
+    parameters = [Parameter(key, distribution) for key, distribution in found.distributions.items()]
+    reports = len(found.steps)
+    scheduler = (
+        f"{{name: asha, max_t: {reports + 1}, grace_period: {max(1, reports // 10)}}}" if reports > 1 and len(directions) == 1 else ""
+    )
+    return space_text(name, origin, loop, parameters, goals, notes_of(found), scheduler=scheduler)
+
+
+LOOP = '''"""Run the Optuna objective `{reference}` as a trial of sweeps. Written by `sweeps init`; change it as you like."""
+
+import optuna
+import ray.train
+from {module} import {attr}
+
+
+class Trial(optuna.trial.FixedTrial):
+    """A trial whose suggestions are the values of `config`."""
+
+{report}
+
+def train({config}):
+    """Run one trial. `config` has the values that sweeps chose under `space.params`."""
+    {returned} = {attr}(Trial(config))
+    ray.train.report({metrics})
+'''
+REPORT = '''    def report(self, value, step):
+        """Pass an intermediate value on. If the scheduler stops the trial, this call raises an exception."""
+        ray.train.report({"objective": value})
+
+    def should_prune(self):
+        """Return False, because `report` has already stopped a trial that is to be pruned."""
+        return False
+'''
+
+
+def loop_text(reference: str, directions: Sequence[str]) -> str:
+    """Return the text of the module with `train(config)`, which runs an objective with the values of a trial. Pure.
+
+    Args:
+        reference: the objective, as `module:function`.
+        directions: the direction of each value that the objective returns.
+    """
+    module, _, attr = reference.partition(":")
+    names = metric_names(directions)
+    several = len(names) > 1
+    metrics = ", ".join(f'"{name}": {f"values[{i}]" if several else "value"}' for i, name in enumerate(names))
+    filled: Mapping[str, str] = {"reference": reference, "module": module, "attr": attr.split(".")[0], "config": "config"}
+    text = LOOP.format(**filled, report=REPORT, returned="values" if several else "value", metrics="{" + metrics + "}")
+    return text.replace(f"{attr.split('.')[0]}(Trial", f"{attr}(Trial")

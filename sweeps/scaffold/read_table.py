@@ -1,0 +1,117 @@
+"""Read the table for which `sweeps init` writes a space file, and find out what its label is. Nothing is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.suggestions import did_you_mean
+from sweeps.data import ingest
+from sweeps.data.early_summary import TableReader
+from sweeps.data.files import find_files
+from sweeps.data.label_checks import drop_unlabeled, infer_task
+from sweeps.data.parsed_columns import parse_parts, texts_to_parse
+from sweeps.data.summary import ColumnSummary, summarize
+from sweeps.data.summary_findings import text_findings
+from sweeps.scaffold.from_data import Table, columns_of
+from sweeps.space.section_models import DataSpec, Split
+
+# Largest number of classes of a label.
+MOST_CLASSES = 1_000
+# Names that a label often has, in lower case.
+LABEL_NAMES = ("target", "label", "class", "y", "outcome")
+
+
+def open_table(path: str, folder: Path) -> tuple[str, TableReader, pa.Table]:
+    """Read a data file, or some rows of a large one.
+
+    Args:
+        path: the file, a folder, a glob or a URI, as the user gave it.
+        folder: folder of the space file.
+
+    Returns:
+        The source as the space file names it, the reader, and the rows.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        source = source_in(path, folder)
+        large = not source.startswith("sklearn:") and ingest.estimate_bytes(find_files(source, folder, "--data")) >= ingest.STREAM_FROM
+        reader = TableReader(large)
+        table = reader(source, folder, "data.train", {})
+    except InputError as e:
+        raise InputError([Problem("--data", problem.text) for problem in e.problems]) from None
+    if table.num_columns == 1 and any(mark in table.column_names[0] for mark in ";|\t"):
+        text = f"has one column, {table.column_names[0]!r}; sweeps reads values that are separated by commas (.csv) or tabs (.tsv)"
+        raise InputError(Problem("--data", f"{path}: {text}"))
+    return source, reader, table
+
+
+def source_in(path: str, folder: Path) -> str:
+    """Return the text that names a file in a space file in `folder`: a relative path if the file is in this folder."""
+    if "://" in path or path.startswith("sklearn:"):
+        return path
+    absolute, base = Path(path).expanduser().absolute(), folder.absolute()
+    return str(absolute.relative_to(base)) if absolute.is_relative_to(base) else str(absolute)
+
+
+def likely_label(names: list[str]) -> str:
+    """Return the column that is probably the label: a column with a usual name, or else the last column."""
+    return next((name for word in LABEL_NAMES for name in names if name.lower() == word), names[-1])
+
+
+def describe_table(source: str, reader: TableReader, table: pa.Table, label: str, folder: Path) -> Table:
+    """Find out what the label is, and summarise the table.
+
+    Raises:
+        InputError: the table has no such column, or the column cannot be a label.
+    """
+    if label not in table.column_names:
+        raise InputError(Problem("--label", f"the data has no column `{label}`; {did_you_mean(label, table.column_names)}"))
+    missing = table.column(label).null_count
+    rule = _label_rule(table, label)
+    spec = DataSpec(source, label, Split("fraction", fraction=0.2), None, None, folder, parse={label: rule} if rule else {})
+    try:
+        parts = parse_parts(spec, texts_to_parse(spec, {"train": table}))
+        parts = drop_unlabeled((label,), parts)[0] if missing else parts
+        task, classes, given = _task(label, parts)
+    except InputError as e:
+        raise InputError([Problem("--label", problem.text) for problem in e.problems]) from None
+    summary = summarize(spec, parts, classes, 0, dict(reader.rows) if reader.stream else None)
+    found = Table(source, label, task, given, rule, missing, summary, reader.exact)
+    columns = columns_of(summary)
+    if not (columns.texts or columns.numbers):
+        text = "no column is left that this trainer can read; write a loop of your own (docs/how-to/own-loop.md)"
+        raise InputError(Problem("--data", text))
+    return found
+
+
+def _label_rule(table: pa.Table, label: str) -> str:
+    """Return the rule of `data.parse` for a label of numbers that are written as text; "" for any other label."""
+    column = table.column(label)
+    if not pa.types.is_large_string(column.type):
+        return ""
+    about = ColumnSummary(label, "label", "text", column.null_count, None, "")
+    found = next((finding for finding in text_findings(column, about) if finding.kind == "number_text" and not finding.count), None)
+    return "" if found is None else found.rule
+
+
+def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] | None, bool]:
+    """Return the task, the classes, and whether the space file must name the task because sweeps would infer another one."""
+    column = parts["train"].column(label)
+    task, classes = infer_task(label, None, {"train": column})
+    if task == "regression" and pa.types.is_floating(column.type):
+        values = pc.unique(column)
+        whole = pc.all(pc.equal(values, pc.floor(values))).as_py()
+        if whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values):  # integers, read as floats because a label was missing
+            task, classes = infer_task(label, "multiclass", {"train": column})
+            return task, classes, True
+    if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):
+        text = f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are too many classes; name another column"
+        raise InputError(Problem("--label", text))
+    return task, classes, False

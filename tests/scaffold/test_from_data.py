@@ -1,0 +1,197 @@
+"""`sweeps init --data`: the space file fits the table, however dirty it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sweeps.cli import main
+from sweeps.core.errors import InputError
+from sweeps.data.early_summary import summarize_early
+from sweeps.data.load import load_splits
+from sweeps.data.preprocessing.fit import fit_transform
+from sweeps.scaffold.from_data import space_text
+from sweeps.scaffold.read_table import describe_table, likely_label, open_table
+from sweeps.scaffold.yaml_text import quoted
+from sweeps.space import load
+from sweeps.space.yaml12 import parse
+from tests.scaffold.tables import dirty
+
+SHARED = Path(os.environ.get("SWEEPS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
+N = 600
+
+
+def written(folder, frame, label="y", name="rows.parquet"):
+    """Return the space for a table, and the text of its file."""
+    frame.to_parquet(folder / name) if name.endswith("parquet") else frame.to_csv(folder / name, index=False)
+    source, reader, table = open_table(str(folder / name), folder)
+    text = space_text(describe_table(source, reader, table, label, folder))
+    (folder / "space.yaml").write_text(text)
+    return load(folder / "space.yaml"), text
+
+
+def refused(folder, frame, label="y"):
+    with pytest.raises(InputError) as caught:
+        written(folder, frame, label)
+    return str(caught.value)
+
+
+def test_every_kind_of_dirt_is_handled(tmp_path):
+    space, text = written(tmp_path, dirty())
+    assert set(space.data.drop) == {"customer id", "row", "empty", "same", "leak", "note", "age", "huge", "vector"}
+    assert space.data.parse == {"price": "currency", "preis": "decimal_comma", "day": "%d/%m/%Y", "when": "%Y-%m-%d"}
+    assert "# dates as text, such as " in text
+    assert "SimpleImputer: {columns: categorical" in text
+    assert 'OrdinalEncoder: {columns: ["city [EU]"]}' in text
+    splits = load_splits(space.data)
+    _, prepared = fit_transform((), splits.train.drop_columns(["color", "city [EU]"]), splits.label, parse=splits.parse)
+    assert all(kind.kind in "biuf" for kind in prepared.dtypes)
+
+
+def test_the_file_has_no_warnings_left(tmp_path):
+    space, _ = written(tmp_path, dirty().drop(columns="vector"))
+    (found,) = summarize_early(space)
+    assert [warning.text for warning in found.warnings] == []
+
+
+@pytest.mark.parametrize(
+    ("label", "task", "metric"),
+    [
+        (["yes", "no"] * (N // 2), "binary", "valid-logloss"),
+        ([None, "a", "b", "c"] * (N // 4), "multiclass", "valid-mlogloss"),
+        ([f"${i * 7 % 500 + 1000:,}" for i in range(N)], "regression", "valid-rmse"),
+        (np.random.default_rng(1).normal(size=N), "regression", "valid-rmse"),
+        ([None, 1.0, 2.0, 3.0] * (N // 4), "multiclass", "valid-mlogloss"),
+        ([True, False] * (N // 2), "binary", "valid-logloss"),
+    ],
+)
+def test_the_task_follows_from_the_label(tmp_path, label, task, metric):
+    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "z": range(0, 7 * N, 7), "y": label})
+    space, _ = written(tmp_path, frame)
+    assert space.objective.metric == metric
+    assert load_splits(space.data).task == task
+
+
+def test_few_rows_are_cross_validated(tmp_path):
+    frame = pd.DataFrame({"x": range(0, 240, 3), "z": [1.5, 2.5, None, 3.5] * 20, "y": [0, 1] * 40})
+    space, _ = written(tmp_path, frame)
+    assert (space.data.folds, space.data.test, space.scheduler.name) == (5, None, "none")
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([f"id{i}" for i in range(N)], "--label: `y` has 600 different values in 600 rows, which are too many classes"),
+        ([1] * N, "--label: `y` has only one class, 1"),
+        ([None] * N, "--label: "),
+    ],
+)
+def test_a_column_that_cannot_be_a_label(tmp_path, column, message):
+    assert refused(tmp_path, pd.DataFrame({"x": range(N), "y": column})).startswith(message)
+
+
+def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
+    assert "has no column `target`; " in refused(tmp_path, pd.DataFrame({"x": range(N), "y": range(N)}), "target")
+    (tmp_path / "rows.csv").write_text("a;b;y\n1;2;0\n3;4;1\n")
+    with pytest.raises(InputError, match="has one column, 'a;b;y'; sweeps reads values that are separated by commas"):
+        open_table(str(tmp_path / "rows.csv"), tmp_path)
+    with pytest.raises(InputError, match=r"--data: .*does not exist"):
+        open_table("nothing.csv", tmp_path)
+
+
+def test_the_likely_label():
+    assert likely_label(["Target", "x"]) == "Target"
+    assert likely_label(["a", "b", "Churn"]) == "Churn"
+
+
+# ---- names and texts of any kind
+
+NAMES = st.lists(
+    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8), min_size=2, max_size=5, unique=True
+).filter(lambda names: all(name.strip() == name for name in names))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(NAMES, st.integers(0, 100))
+def test_any_names_of_columns(tmp_path, names, seed):
+    rng = np.random.default_rng(seed)
+    kinds = [rng.normal(size=N), rng.choice(["a", "b"], N), [f"${v:,}" for v in rng.integers(1000, 9999, N)], rng.integers(0, 9, N)]
+    frame = pd.DataFrame({name: kinds[i % 4] for i, name in enumerate(names[:-1])} | {names[-1]: rng.integers(0, 2, N)})
+    space, _ = written(tmp_path, frame, names[-1])
+    assert space.data.label == names[-1]
+    assert set(load_splits(space.data).features) | set(space.data.drop) == set(names[:-1])
+
+
+@given(st.text(max_size=20) | st.integers() | st.floats(allow_nan=False) | st.booleans() | st.none())
+def test_a_quoted_value_is_read_back(value):
+    try:
+        read = parse(f"a: {quoted(value)}", "").value["a"].value
+    except InputError:  # characters that YAML forbids, or numbers that are too large
+        assert not isinstance(value, (bool, float))
+        return
+    if isinstance(value, str):
+        read = read.replace("$${", "${")
+    assert read == value and type(read) is type(value)
+
+
+# ---- the command
+
+
+def run(*arguments, **others):
+    return CliRunner().invoke(main, ["init", *map(str, arguments)], **others)
+
+
+def small():
+    return pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "z": [1, 2, 3] * (N // 3), "y": [0, 1] * (N // 2)})
+
+
+def test_the_command_writes_the_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "z": [1, 2, 3] * (N // 3), "y": [0, 1] * (N // 2)}).to_csv(
+        "rows.csv", index=False
+    )
+    done = run("--data", "rows.csv", "--label", "y")
+    assert done.output.splitlines() == ["wrote space.yaml", "next: sweeps plan space.yaml --data, then sweeps run space.yaml"]
+    assert load("space.yaml").data.train == "rows.csv"
+    assert "space.yaml: already exists; name another FILE" in run("--data", "rows.csv", "--label", "y").output
+    assert run("--data", "rows.csv", "--label", "y", "--force").exit_code == 0
+    assert "is required; name one of the 3 columns, such as y: x, z, y" in run("other.yaml", "--data", "rows.csv").output
+    assert "--data: is required" in run("other.yaml").output
+    assert "cannot be combined" in run("other.yaml", "--data", "a", "--from-wandb", "b").output
+
+
+def test_the_command_asks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "z": [1, 2, 3] * (N // 3), "y": [0, 1] * (N // 2)}).to_csv(
+        "rows.csv", index=False
+    )
+    monkeypatch.setattr("sweeps.cli.init._asks", lambda: True)
+    done = run(input="rows.csv\n\n")
+    assert "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\nColumn to predict [y]: \nwrote space.yaml" in done.output
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} does not exist")
+@pytest.mark.parametrize(
+    ("file", "label", "dropped"),
+    [
+        ("telco_churn/Telco-Customer-Churn.csv", "Churn", ("customerID",)),
+        ("california_housing/housing.csv", "median_house_value", ()),
+        ("nyc_yellow_parquet/yellow_tripdata_2020-01.parquet", "payment_type", ()),
+        ("nyc_yellow_parquet/yellow_tripdata_2018-2020_sample360k.parquet", "tip_amount", ()),
+        ("nyc_yellow_parquet/yellow_tripdata_2025-02_sample5k.parquet", "payment_type", ()),
+    ],
+)
+def test_real_tables(tmp_path, file, label, dropped):
+    done = run(tmp_path / "space.yaml", "--data", SHARED / file, "--label", label)
+    assert done.exit_code == 0, done.output
+    space = load(tmp_path / "space.yaml")
+    assert space.data.drop == dropped
+    (found,) = summarize_early(space)
+    assert [warning.text for warning in found.warnings] == []
