@@ -17,7 +17,6 @@ from typing import Any
 import hypothesis
 import pytest
 
-from sweeps.sweep_report.figures import Drawn
 from sweeps.tracking import MlflowTracker
 from tests.commands import REPO, end_all, mlflow_database
 from tests.processes import processes_of, wait_until_clean
@@ -114,26 +113,15 @@ def _mlflow_of_sweeps(tmp_path_factory: pytest.TempPathFactory) -> str:
 def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps: str) -> Iterator[Any]:
     """Return `ray`, connected to the shared Ray. After the test, check that the test's CPUs, placement groups and actors are gone.
 
-    With this fixture, a sweep in this process differs from a sweep that a command starts: it uses the shared Ray, writes to one shared
-    MLflow database from a thread, and draws no figures for its report. This saves ten seconds for each sweep. To test without these
-    differences, run a command in a separate process (`tests.commands.command`).
+    With this fixture, a sweep in this process differs from a sweep that a command starts: it uses the shared Ray, and writes to one shared
+    MLflow database from a thread. This saves seconds for each sweep. To test without these differences, run a command in a separate process
+    (`tests.commands.command`).
     """
     monkeypatch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
     monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda destination, errors: MlflowTracker(destination))
-    monkeypatch.setattr("sweeps.sweep_report.Drawing", _NoFigures)
     monkeypatch.setattr("sweeps.bundle.check_process.started_early", contextlib.nullcontext)
     yield local_ray
     wait_until_clean(local_ray)
-
-
-class _NoFigures:
-    """Stand-in for `sweeps.sweep_report.Drawing`, which starts a process that imports Optuna and Matplotlib for seconds."""
-
-    def __init__(self, *given: object):
-        pass
-
-    def result(self) -> Drawn:
-        return Drawn()
 
 
 @pytest.fixture

@@ -15,12 +15,10 @@ from sweeps.core.stores import recorded_store
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space.saved_space import roots_of
 from sweeps.space.section_models import Constraint
-from sweeps.study import storage
 
 if TYPE_CHECKING:
     from sweeps.bundle.export import Exported
     from sweeps.controller.controller import SweepController
-    from sweeps.sweep_report import Drawing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +30,12 @@ class Conclusion:
         error: Error that says why the sweep failed; None if the sweep did not fail.
         best: The best trial. None if no trial has a value, and always None with several objectives.
         ended: When the search ended, in seconds since the epoch.
-        drawing: The process that draws the figures of the sweep's report.
     """
 
     result: SweepResult
     error: SweepsError | None
     best: Trial | None
     ended: float
-    drawing: Drawing
 
 
 def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any], fits: int, notes: tuple[str, ...]) -> Conclusion:
@@ -53,10 +49,8 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
         notes: Notes about the data. The result contains these notes and the notes of the search.
     """
     from sweeps.bundle import export as trial_export
-    from sweeps.sweep_report import Drawing
 
     store, space, folder = controller.study_store, controller.space, controller.folder
-    drawing = Drawing(folder, storage.environment(folder))  # The process draws while the best trial is exported and Ray shuts down.
     failures = controller.progress.failures
     results, number, front = store.results(), store.winner(), store.front()
     counts = count_trials(results.values())
@@ -88,7 +82,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     )
     ended = time.time()
     controller.publish_stage("writing the report")
-    return Conclusion(result, error, None if number is None else store.trial(number), ended, drawing)
+    return Conclusion(result, error, None if number is None else store.trial(number), ended)
 
 
 def _export(controller: SweepController, number: int, trust: bool) -> Exported:

@@ -206,6 +206,7 @@ class Sweep:
 
     def _control(self, timeout: float) -> SweepControl:
         return SweepControl.of(self.folder, timeout=timeout)
+
     def importance(self) -> pd.Series:
         """Return the importance of each dimension for the first objective, by Optuna's PED-ANOVA.
 

@@ -335,7 +335,7 @@ class SweepRun:
         """Write the report and return its Markdown. Return "" if the report could not be written."""
         from sweeps import sweep_report
 
-        written = sweep_report.write(self.folder, self.space, concluded.result, concluded.drawing)
+        written = sweep_report.write(self.folder, self.space, concluded.result)
         if written is None:
             return ""
         for name, text in (("report.md", written.markdown), ("report.html", written.html)):

@@ -100,10 +100,7 @@ def trial_state(trial: TrialRecord, is_driven: bool) -> str:
         trial: The trial.
         is_driven: True if a process is running the sweep.
     """
-    if trial.result.given:
-        return "GIVEN"
-    state = trial.result.state.name
-    return "INTERRUPTED" if state == "RUNNING" and not is_driven else state
+    return trial.result.state_name(is_driven)
 
 
 def list_sweeps(root: Path) -> list[SweepSummary]:

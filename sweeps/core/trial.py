@@ -204,6 +204,16 @@ class Result:
     final: dict[str, float] = field(default_factory=dict)
     reason: str | None = None
 
+    def state_name(self, is_driven: bool) -> str:
+        """Return the trial's state for display: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED or GIVEN.
+
+        Args:
+            is_driven: True if a process is running the sweep. Otherwise a RUNNING trial was interrupted.
+        """
+        if self.given:
+            return "GIVEN"
+        return "INTERRUPTED" if self.state is State.RUNNING and not is_driven else self.state.name
+
 
 @dataclass
 class Current:

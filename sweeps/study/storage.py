@@ -26,9 +26,8 @@ DRIVER = "postgresql+psycopg2"
 # Settings of libpq that detect a dead connection. A setting in the URL has priority.
 PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 SCHEMES = ("postgresql", DRIVER)
-# Environment variables of libpq for the secrets in a URL. The sweep's folder does not store these secrets.
-VARIABLES = {"password": "PGPASSWORD", "options": "PGOPTIONS"}
-# Full URLs given to this process, by the URL without secrets. Other processes get the secrets from `VARIABLES` or ~/.pgpass.
+# Full URLs given to this process, by the URL without secrets, which the sweep's folder does not store. Other processes get the secrets from
+# libpq's environment variables, such as PGPASSWORD, or from ~/.pgpass.
 _whole: dict[str, str] = {}
 
 
@@ -99,21 +98,6 @@ def place_of(folder: Path) -> tuple[str, str] | None:
             Problem(str(SweepFolder(folder).origin), "`storage` and `study`, which name the database of the study, must be texts")
         )
     return _whole.get(without_password(bare), bare), origin["study"]  # an older version kept secret query parameters too
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Return the environment variables with which another process gets the secrets of the database URL.
-
-    Args:
-        folder: The sweep's folder.
-
-    Returns:
-        Values of libpq's variables (see `VARIABLES`), by the variable's name; {} if the study is a journal, or if the URL has no secrets.
-    """
-    place = place_of(folder)
-    if place is None:
-        return {}
-    return {VARIABLES[secret.name]: secret.value for secret in secrets_in(place[0]) if secret.name in VARIABLES}
 
 
 def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:

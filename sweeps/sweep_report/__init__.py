@@ -1,6 +1,5 @@
-"""The report of a sweep: its text, its figures, and the process that draws the figures."""
+"""The report of a sweep: its text and its figures. The page of `sweeps ui` and notebooks show the same figures."""
 
 from sweeps.sweep_report.content import write
-from sweeps.sweep_report.figures import Drawing
 
-__all__ = ["Drawing", "write"]
+__all__ = ["write"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.sweep_report.comparison import Comparison, Row
-from sweeps.sweep_report.content import cell, table, to_html
-from sweeps.sweep_report.figures import Drawn
+from sweeps.sweep_report.content import cell, table
+from sweeps.sweep_report.html_page import to_html
 
 UNITS = {"trials": "trials", "seconds": "s", "cpu_seconds": "CPU s", "gpu_seconds": "GPU s"}
 ABSENT = "-"
@@ -103,7 +103,7 @@ def _markdown_rows(shown: Table) -> str:
 
 def to_page(comparison: Comparison) -> str:
     """Return a comparison as one HTML file."""
-    return to_html(to_markdown(comparison), Drawn(), "")
+    return to_html(to_markdown(comparison))
 
 
 def to_html_tables(comparison: Comparison) -> str:

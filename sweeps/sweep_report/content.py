@@ -1,10 +1,8 @@
-"""The report of a sweep: a Markdown text for MLflow and the terminal, and one HTML file with figures."""
+"""The text of a sweep's report, as Markdown for MLflow and the terminal. `html_page` adds the figures."""
 
 from __future__ import annotations
 
-import html
 import logging
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,9 @@ from sweeps.core.trial import State
 from sweeps.space import Space
 from sweeps.space.domains import short_names
 from sweeps.study.record import STOPPED, Record, TrialRecord, read
-from sweeps.sweep_report.figures import Drawing, Drawn, Figure, best_first
+from sweeps.sweep_report import html_page, plots
+from sweeps.sweep_report.configuration import configuration_rows, value_text
+from sweeps.sweep_report.figures import PlotData, plot_data
 
 if TYPE_CHECKING:
     from sweeps.data.summary import DataSummary
@@ -30,14 +30,8 @@ log = logging.getLogger(__name__)
 TOP = 10
 # The largest number of dimensions in a table, so that the table fits on a page. MLflow has the complete configurations.
 MAX_COLUMNS = 8
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 960px; margin: 2em auto; padding: 0 1em }
-h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
-table { border-collapse: collapse; display: block; overflow-x: auto } th:empty { padding: 0 }
-th, td { border-bottom: 1px solid #ddd; padding: .25em .7em; text-align: left; white-space: nowrap; font-variant-numeric: tabular-nums }
-pre { background: #f5f5f5; padding: .7em; overflow-x: auto } code { font-size: .9em }
-figure { margin: 0 } figure svg, figure img { max-width: 100%; height: auto } figcaption, .note { color: #666; font-size: .9em }
-"""
+# The largest number of slices, figures that show the objective by one dimension.
+MAX_SLICES = 6
 
 
 @dataclass(frozen=True)
@@ -53,21 +47,22 @@ class Report:
     html: str
 
 
-def report(record: Record, space: Space, result: SweepResult, drawn: Drawn, summary: DataSummary | None = None) -> Report:
+def report(record: Record, space: Space, result: SweepResult, summary: DataSummary | None = None) -> Report:
     """Return the report of a sweep.
 
     Args:
         record: The content of the study, with all trials.
         space: The search space.
         result: The sweep's result. Unlike the study, the result has the best trial's test score and the path of the bundle.
-        drawn: The figures and the importances.
         summary: Summary of the data; None if there is none.
     """
-    results, appendix = format_results(record, space, result, drawn), format_appendix(space, result, summary)
-    return Report(f"{results}\n\n{appendix}\n", to_html(results, drawn, appendix))
+    data = plot_data(record, space)
+    results, appendix = format_results(record, space, result, data), format_appendix(space, result, summary)
+    page = html_page.to_html(results, plots.all_figures(data, MAX_SLICES), appendix)
+    return Report(f"{results}\n\n{appendix}\n", page)
 
 
-def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> Report | None:
+def write(folder: Path, space: Space, result: SweepResult) -> Report | None:
     """Write `report.md` and `report.html` into a sweep's folder. If this fails, the error is logged, and the sweep continues.
 
     A full disk is not such an error, because nothing else could be written to it either.
@@ -76,7 +71,6 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
         folder: The sweep's folder.
         space: The search space.
         result: The sweep's result.
-        drawing: The process that draws the figures.
 
     Returns:
         The report; None if there are no trials, or if the report could not be written.
@@ -87,11 +81,10 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
     from sweeps.data.prepared_store import load_summary
 
     try:
-        drawn = drawing.result()
         recorded = read(folder)
         if recorded is None or not recorded.trials:
             return None
-        made = report(recorded, space, result, drawn, load_summary(folder))
+        made = report(recorded, space, result, load_summary(folder))
         write_text(SweepFolder(folder).report("md"), made.markdown)
         write_text(SweepFolder(folder).report("html"), made.html)
         return made
@@ -105,17 +98,16 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
 # ---- Markdown
 
 
-def format_results(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> str:
+def format_results(record: Record, space: Space, result: SweepResult, data: PlotData) -> str:
     """Return the first part of the report as Markdown: everything about the trials. `report` describes the arguments."""
     names = short_names([d.name for d in space.dimensions])
-    ranked = best_first(record.ran, record.goal == "minimize")
     parts = [
         _head(record, space, result),
         _spent(result),
         _notes(result.notes),
         _best(record, result),
-        _top(ranked, names, record.metric, result.best["trial"] if result.best else None),
-        _mattered(drawn),
+        _top(data.ranked, names, record.metric, result.best["trial"] if result.best else None),
+        _mattered(data),
         _commands(record.trials),
         _failures(record.trials),
     ]
@@ -169,9 +161,9 @@ def _best(record: Record, result: SweepResult) -> str:
         at = [["best step", f"{trial.result.best_step} of {trial.result.steps}{stopped}"]]
     scaling = best["scaling"]
     each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
-    rows = [[f"data.{name}", number(value)] for name, value in best.get("data", {}).items()]
+    rows = [[cell(name), cell(text)] for name, text in configuration_rows(best.get("data", {}), "data.")]
     rows += [["preprocessor", cell(best["preprocessor"])], ["workers", f"{number_text(scaling['num_workers'])} × {each}"]]
-    rows += [[cell(name), number(value)] for name, value in best["params"].items()]
+    rows += [[cell(name), cell(text)] for name, text in configuration_rows(best["params"])]
     return f"## Trial {best['trial']}\n\n" + table(["", ""], [*at, *rows])
 
 
@@ -214,12 +206,13 @@ def _commands(trials: Sequence[TrialRecord]) -> str:
     return "\n".join(["## Trials that commands added or stopped\n", *lines]) if lines else ""
 
 
-def _mattered(drawn: Drawn) -> str:
+def _mattered(data: PlotData) -> str:
     """Return a section with the importance of each dimension; "" if the importances are unknown."""
-    if not drawn.importances:
+    basis, importances = data.importances
+    if not importances:
         return ""
-    importances = ", ".join(f"{cell(name)} {value:.2f}" for name, value in drawn.importances)
-    return f"## Importance of the dimensions\n\n{importances}; by Optuna's PED-ANOVA on {drawn.basis}."
+    listed = ", ".join(f"{cell(name)} {value:.2f}" for name, value in importances)
+    return f"## Importance of the dimensions\n\n{listed}; by Optuna's PED-ANOVA on {basis}."
 
 
 def _failures(trials: Iterable[TrialRecord]) -> str:
@@ -269,9 +262,7 @@ def last_line(error: str | None) -> str:
 
 def number(value: Any) -> str:
     """Format a value for Markdown. A finite float is rounded to six significant digits."""
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.6g}"
-    return cell(value)
+    return cell(value_text(value))
 
 
 def cell(value: Any) -> str:
@@ -301,30 +292,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     lines = [list(map(cell, head)), ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-# ---- HTML
-
-
-def to_html(results: str, drawn: Drawn, appendix: str) -> str:
-    """Return the report as one HTML file.
-
-    Args:
-        results: The part of the report above the figures, in Markdown; see `format_results`.
-        drawn: Figures to insert between the two parts.
-        appendix: The part of the report below the figures, in Markdown; see `format_appendix`.
-    """
-    from markdown_it import MarkdownIt  # no extra dependency, because Rich needs it too
-
-    render = MarkdownIt("commonmark", {"html": False}).enable("table").render
-    title = html.escape(results.split("\n", 1)[0].lstrip("# ").replace("\\", ""))
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title><style>{STYLE}</style>'
-    body = "\n".join([render(results), *map(_figure, drawn.figures), render(appendix)])
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
-
-
-def _figure(figure: Figure) -> str:
-    """Return a figure with its title and caption as HTML."""
-    note = html.escape(figure.note)
-    head = f"<h2>{html.escape(figure.title)}</h2>\n" if figure.title else ""
-    return head + (f"<figure>{figure.image}<figcaption>{note}</figcaption></figure>" if figure.image else f'<p class="note">{note}</p>')

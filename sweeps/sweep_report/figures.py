@@ -1,117 +1,169 @@
-"""The figures of a report: choose the trials and the values to show, and start the process that draws the figures (see `plots`)."""
+"""The types of the figures, and pure functions that choose the trials and the values to show. `plots` makes the figures."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import logging
 import math
-import os
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sweeps.core.trial import State
+from sweeps.space import Dimension
+from sweeps.space.domains import short_names
+from sweeps.space.section_models import Objective
 
 if TYPE_CHECKING:
-    from sweeps.study.record import TrialRecord
+    import plotly.graph_objects
 
-log = logging.getLogger(__name__)
+    from sweeps.space import Space
+    from sweeps.study.record import Record, TrialRecord
 
-# Time limit for drawing the figures, in seconds.
-SECONDS = 60.0
+T = TypeVar("T")
+
 # Smallest number of trials for importances at a rung. If fewer trials reached a rung, the values at an earlier rung are more informative.
-MIN_TRIALS = 30
+MIN_RUNG_TRIALS = 30
+# Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
+MIN_IMPORTANCE_TRIALS = 10
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the report.
+    """A figure of a sweep.
 
     Attributes:
+        key: Name of the figure in addresses, such as `history`.
         title: The title above the figure.
-        image: An `<svg>` or `<img>` element; "" if the figure could not be drawn.
-        note: The caption, which describes the figure or gives the reason why the figure is missing.
+        plot: The figure as Plotly's JSON, an object with the keys `data` and `layout`; {} if there is nothing to draw.
+        note: The caption. It describes the figure, or says why there is nothing to draw.
     """
 
+    key: str
     title: str
-    image: str
+    plot: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+
+    def to_plotly(self) -> plotly.graph_objects.Figure:
+        """Return the figure as an object of the package Plotly, for example for a notebook."""
+        import plotly.graph_objects as go
+
+        figure = go.Figure(self.plot)
+        figure.update_layout(title=self.title)
+        return figure
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figure as a JSON object."""
+        return {"key": self.key, "title": self.title, "plot": self.plot, "note": self.note}
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The figures of a sweep, and the importances of its dimensions.
+class PlotData:
+    """Everything that the figures of a sweep show.
 
     Attributes:
-        figures: The figures, in the order of the report.
-        importances: (name, importance) of each dimension, the largest importance first. The importances add up to 1. Empty if the
-            importances are unknown.
-        basis: Description of the values from which the importances were computed, such as "the values at step 9, which 40 trials reached".
+        dimensions: The dimensions of the space.
+        objectives: The objectives. Most figures show the first objective.
+        rungs: The steps at which the scheduler compares trials, in ascending order; () if there are no such steps.
+        trials: The trials that were run, in the order of their numbers.
+        front: Numbers of the trials on the Pareto front; () for a single objective.
+        is_driven: True if a process is running the sweep.
+        now: Current time in seconds since the epoch. Running trials end at this time in the timeline.
     """
 
-    figures: tuple[Figure, ...] = ()
-    importances: tuple[tuple[str, float], ...] = ()
-    basis: str = ""
+    dimensions: tuple[Dimension, ...]
+    objectives: tuple[Objective, ...]
+    rungs: tuple[int, ...]
+    trials: tuple[TrialRecord, ...]
+    front: tuple[int, ...] = ()
+    is_driven: bool = False
+    now: float = 0.0
+
+    @property
+    def metric(self) -> str:
+        """Name of the first objective's metric."""
+        return self.objectives[0].metric
+
+    @property
+    def minimize(self) -> bool:
+        """True if smaller values of the first objective are better."""
+        return self.objectives[0].goal == "minimize"
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Short name of each dimension, by the dimension's name."""
+        return short_names([d.name for d in self.dimensions])
+
+    @cached_property
+    def ranked(self) -> list[TrialRecord]:
+        """The trials with a finite value, the best first."""
+        return best_first(self.trials, self.minimize)
+
+    @cached_property
+    def sampled(self) -> list[Dimension]:
+        """The dimensions that have a value in some trial with a finite value.
+
+        The most important come first, if importances are known. Dimensions with a single value come last.
+        """
+        seen: dict[str, set[Any]] = {}
+        for t in self.ranked:
+            for name, value in t.labels.items():
+                seen.setdefault(name, set()).add(value)
+        order = {name: at for at, (name, _) in enumerate(self.importances[1])}
+        found = [d for d in self.dimensions if d.name in seen]
+        return sorted(found, key=lambda d: (order.get(self.names[d.name], len(order)), len(seen[d.name]) < 2))
+
+    @cached_property
+    def importances(self) -> tuple[str, tuple[tuple[str, float], ...]]:
+        """The importances of the dimensions; see `optuna_plots.importances_of`."""
+        from sweeps.sweep_report.optuna_plots import importances_of
+
+        return importances_of(self)
 
 
-class Drawing:
-    """Process that draws a sweep's figures in the background.
-
-    A separate process is used for three reasons. Optuna draws with `pyplot`, which changes global variables of the process. Drawing takes
-    some seconds, and the sweep can export the best trial meanwhile. If the drawing hangs, the process can be killed.
+def plot_data(record: Record, space: Space, is_driven: bool = False, now: float = 0.0) -> PlotData:
+    """Return what the figures of a sweep show.
 
     Args:
-        folder: The sweep's folder.
-        environment: Additional environment variables that the process needs to read the study, such as a database password.
+        record: The content of the study.
+        space: The search space.
+        is_driven: True if a process is running the sweep.
+        now: Current time in seconds since the epoch.
     """
+    from sweeps.search.plugins import planned_scheduler
+    from sweeps.search.schedulers.base import all_rungs
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None):
-        root = str(Path(__file__).parents[1])
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "MPLBACKEND": "agg"}
-        env |= environment or {}
-        command = [sys.executable, "-m", "sweeps.sweep_report.plots", str(folder.resolve())]
-        # The process gets a session of its own, so that Ctrl-C in the terminal does not end the process.
-        self._process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-
-    def result(self, timeout: float = SECONDS) -> Drawn:
-        """Wait for the process, and return the figures. Call this method only once.
-
-        If the process fails, or does not end within `timeout` seconds, the result is one figure without an image. Its caption gives the
-        reason.
-        """
-        with self._process as process:
-            try:
-                out, err = process.communicate(timeout=timeout)
-                if process.returncode:
-                    raise RuntimeError((err.strip().splitlines() or [f"exit code {process.returncode}"])[-1])
-                return decoded(out)
-            except (subprocess.TimeoutExpired, RuntimeError, ValueError) as e:
-                process.kill()
-                log.warning("no figures in the report: %s", e)
-                return Drawn((Figure("Figures", "", f"The figures could not be drawn: {e}"),))
+    rungs = tuple(all_rungs(planned_scheduler(space.scheduler)))
+    front = tuple(t.number for t in record.front)
+    return PlotData(space.dimensions, record.objectives.objectives, rungs, record.ran, front, is_driven, now)
 
 
-def encoded(drawn: Drawn) -> str:
-    """Return the figures and the importances as JSON text."""
-    return json.dumps(dataclasses.asdict(drawn))
+def read_plot_data(folder: Path) -> PlotData | None:
+    """Read what the figures of a sweep show from the sweep's folder. This function runs no user code.
 
+    Returns:
+        The data; None if the sweep has no study yet.
 
-def decoded(text: str) -> Drawn:
-    """Return the figures and the importances from the JSON text that `encoded` returned."""
-    raw = json.loads(text)
-    return Drawn(tuple(Figure(**f) for f in raw["figures"]), tuple((n, v) for n, v in raw["importances"]), raw["basis"])
+    Raises:
+        DamagedStudy: The study is damaged.
+        InputError: The folder is not a sweep's folder, its space file is invalid, or the study is in a database that cannot be reached.
+    """
+    import time
+
+    from sweeps.core.folder_lock import is_driven
+    from sweeps.space.saved_space import recorded_space
+    from sweeps.study import record
+
+    space, driven = recorded_space(folder), is_driven(folder)
+    return None if (study := record.read(folder)) is None else plot_data(study, space, driven, time.time())
 
 
 def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
     """Return comparable values of the trials: values at the same step.
 
     The best values of the trials are not comparable, because a trial that was stopped early had fewer steps. The values are therefore taken
-    at the highest rung at which at least `MIN_TRIALS` trials have a finite value. If there is no such rung, the lowest rung that any trial
-    reached is used. If no trial has a finite value there either, the best values of the trials are returned.
+    at the highest rung at which at least `MIN_RUNG_TRIALS` trials have a finite value. If there is no such rung, the lowest rung that any
+    trial reached is used. If no trial has a finite value there either, the best values of the trials are returned.
 
     Args:
         trials: The trials of the sweep.
@@ -124,24 +176,69 @@ def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, 
     reached = {step for t in trials for step, _ in t.curve if step in rungs}
     for rung in sorted(reached, reverse=True):
         values = {t.number: value for t in trials for step, value in t.curve if step == rung and math.isfinite(value)}
-        if len(values) >= MIN_TRIALS or (rung == min(reached) and values):
+        if len(values) >= MIN_RUNG_TRIALS or (rung == min(reached) and values):
             return f"the values at step {rung}, which {len(values)} trials reached", values
     values = {t.number: t.result.value for t in trials if t.result.value is not None and math.isfinite(t.result.value)}
     return f"the values of {len(values)} trials", values
 
 
-def thin(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
-    """Return at most `most` points of a curve, spread evenly. Points whose value is not finite are left out first.
+def thin(items: Sequence[T], most: int) -> list[T]:
+    """Return at most `most` items, spread evenly. The first and the last item are always kept."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
-    The first and the last of the remaining points are always kept.
-    """
-    kept = [(step, value) for step, value in points if math.isfinite(value)]
-    if len(kept) <= most:
-        return kept
-    return [kept[round(i * (len(kept) - 1) / (most - 1))] for i in range(most)]
+
+def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return the points of a curve whose value is finite."""
+    return [(step, value) for step, value in curve if math.isfinite(value)]
 
 
 def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecord]:
     """Return the trials with a finite value, the best first."""
     valued = [(t.result.value, t) for t in trials if t.result.value is not None and math.isfinite(t.result.value)]
     return [t for _, t in sorted(valued, key=lambda pair: (pair[0] if minimize else -pair[0], pair[1].number))]
+
+
+def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int, float]]:
+    """Return the best value so far after each trial that improved it, as (number, value), with a last point at the last trial.
+
+    As for the winner of a sweep, a trial that was stopped early never wins against a complete trial. Trials that violate constraints count
+    only if no trial satisfies them.
+    """
+    valued = sorted(best_first(trials, minimize), key=lambda t: t.number)
+    complete = [t for t in valued if t.result.state is State.COMPLETE]
+    chosen = [t for t in complete if t.result.feasible] or complete or valued
+    if not chosen:
+        return []
+    points: list[tuple[int, float]] = []
+    for t in chosen:
+        value = float(t.result.value or 0.0)
+        if not points or (value < points[-1][1] if minimize else value > points[-1][1]):
+            points.append((t.number, value))
+    return [*points, (max(t.number for t in trials), points[-1][1])]
+
+
+def resources_in_use(periods: Sequence[tuple[float, float, dict[str, float]]]) -> dict[str, list[tuple[float, float]]]:
+    """Return how much of each resource was in use over time.
+
+    Args:
+        periods: (start, end, amounts) of each period in which a trial held the amounts of resources, by name.
+
+    Returns:
+        For each resource, (time, amount) pairs: from each time on, the amount was in use. The pairs are ordered by time.
+    """
+    changes: dict[str, dict[float, float]] = {}
+    for start, end, amounts in periods:
+        for name, amount in amounts.items():
+            of_name = changes.setdefault(name, {})
+            of_name[start] = of_name.get(start, 0.0) + amount
+            of_name[end] = of_name.get(end, 0.0) - amount
+    used: dict[str, list[tuple[float, float]]] = {}
+    for name, of_name in changes.items():
+        total, points = 0.0, []
+        for at, change in sorted(of_name.items()):
+            total += change
+            points.append((at, round(total, 9)))
+        used[name] = points
+    return used

@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweeps.search.plugins import planned_scheduler
-from sweeps.search.schedulers.base import all_rungs
-from sweeps.space.domains import short_names
-from sweeps.sweep_report.figures import basis_of
+from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS as MIN_TRIALS
+from sweeps.sweep_report.figures import basis_of, plot_data
 
 if TYPE_CHECKING:
     from sweeps.space import Space
     from sweeps.study.record import Record
-
-# Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
-MIN_TRIALS = 10
 
 
 @dataclass(frozen=True)
@@ -41,18 +36,20 @@ def importance_of(record: Record | None, space: Space) -> Importance:
         record: The content of the study; None if there is no study yet.
         space: The sweep's space.
     """
-    from sweeps.sweep_report.plots import _importances, study_of
-
-    dimensions, rungs = space.dimensions, all_rungs(planned_scheduler(space.scheduler))
-    trials = record.ran if record is not None else ()
-    basis, values = basis_of(trials, rungs)
-    if record is None or len(values) < MIN_TRIALS:
-        return Importance(unknown=f"importance needs {MIN_TRIALS} trials with comparable values, but there are {len(values)}")
+    if record is None:
+        return Importance(unknown=_too_few(0))
+    data = plot_data(record, space)
+    if (count := len(basis_of(data.trials, data.rungs)[1])) < MIN_TRIALS:
+        return Importance(unknown=_too_few(count))
     try:
-        shares = _importances(study_of(dimensions, record.goal, trials, values))
+        basis, shares = data.importances
     except Exception as e:  # a stranger's study can have any values
         return Importance(unknown=f"the importance cannot be computed: {type(e).__name__}: {e}")
     if not shares:
         return Importance(unknown="the importance is unknown, because the values or the dimensions do not vary enough")
-    full = {short: name for name, short in short_names([d.name for d in dimensions]).items()}
+    full = {short: name for name, short in data.names.items()}
     return Importance(tuple((full[name], share) for name, share in shares), basis)
+
+
+def _too_few(count: int) -> str:
+    return f"importance needs {MIN_TRIALS} trials with comparable values, but there are {count}"

@@ -1,271 +1,379 @@
-"""Draw Optuna's plots of a sweep for its report. `python -m sweeps.sweep_report.plots FOLDER` prints the plots as one JSON object."""
+"""The figures of a sweep as Plotly's JSON: for the report, the page of `sweeps ui`, and notebooks.
+
+The figures have no colors of the background and the text. The pages set these colors, because they have a light and a dark mode. Each point
+has the trial's id in `customdata`, so that a click can open the trial.
+"""
 
 from __future__ import annotations
 
-import base64
-import functools
-import io
+import datetime
+import html
+import logging
 import math
-import sys
-import warnings
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.trial import State
+from sweeps.core.resources import workers_text
 from sweeps.space import Dimension
-from sweeps.space.domains import short_names
-from sweeps.space.section_models import Objective
-from sweeps.sweep_report.figures import Drawn, Figure, basis_of, best_first, encoded, thin
+from sweeps.sweep_report import optuna_plots
+from sweeps.sweep_report.figures import Figure, PlotData, best_so_far, finite, resources_in_use, thin
+from sweeps.sweep_report.optuna_plots import clipped, thinned
 
 if TYPE_CHECKING:
-    import optuna
-
     from sweeps.study.record import TrialRecord
 
-# Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
-MIN_TRIALS = 10
-# The largest numbers of curves, points of a curve, axes for parallel coordinates, panels of slices, and panels in a row.
-MAX_CURVES, MAX_POINTS, MAX_AXES, MAX_PANELS, PANELS_IN_ROW = 100, 100, 10, 6, 3
-# A figure becomes a bitmap if it shows more trials than the first number, or if its SVG has more characters than the second number.
-MAX_VECTOR_TRIALS, MAX_SVG = 150, 120_000
+log = logging.getLogger(__name__)
+
+# Color of the trials of each state. People who do not distinguish red and green can tell these colors apart.
+STATES = {
+    "COMPLETE": "#2f7ed8",
+    "PRUNED": "#e69f00",
+    "FAIL": "#cc3d4e",
+    "RUNNING": "#11a683",
+    "INTERRUPTED": "#8a8f98",
+    "GIVEN": "#9467bd",
+}
+# The largest numbers of points in a scatter plot, curves, points of a curve, axes for parallel coordinates, and bars.
+MAX_POINTS, MAX_CURVES, MAX_CURVE_POINTS, MAX_AXES, MAX_BARS = 2000, 30, 200, 10, 1000
+NO_VALUES = "There is nothing to draw, because no trial has a value."
+EVERY = "Each trial at its best step, including trials that were stopped early."
 
 
-def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distributions.BaseDistribution:
-    """Return an Optuna distribution that contains all values of a dimension, for the axis of a plot.
-
-    Args:
-        dimension: Dimension that the plot shows.
-        values: The values of the dimension in the trials, as in `TrialRecord.labels`. For a normal distribution, these are values from the
-            distribution itself, not the quantiles (0 to 1) that Optuna samples.
-    """
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if dimension.options:
-        return CategoricalDistribution([option.key for option in dimension.options])
-    if dimension.lower is None or dimension.highest is None:
-        return FloatDistribution(min(values), max(values))
-    lower, upper = min([dimension.lower, *values]), max([dimension.highest, *values])
-    if dimension.is_integer:
-        return IntDistribution(int(lower), int(upper), log=dimension.is_log)
-    return FloatDistribution(lower, upper, log=dimension.is_log)
-
-
-def study_of(
-    dimensions: Sequence[Dimension], goal: str, trials: Sequence[TrialRecord], values: dict[int, float], curves: bool = False
-) -> optuna.Study:
-    """Return a study in memory for Optuna's plots. All its trials are COMPLETE, because the plots omit trials in other states.
-
-    Args:
-        dimensions: The dimensions of the space.
-        goal: "minimize" or "maximize".
-        trials: The trials of the sweep. Trials without a value in `values` are left out.
-        values: The value of each trial, by trial number.
-        curves: True to include the trials' values at each step.
-    """
-    import optuna
-
-    study = optuna.create_study(direction="minimize" if goal == "minimize" else "maximize")
-    names = short_names([d.name for d in dimensions])
-    seen = {d.name: [t.labels[d.name] for t in trials if d.name in t.labels] for d in dimensions}
-    distributions = {d.name: distribution_of(d, seen[d.name]) for d in dimensions if seen[d.name]}
-    for t in trials:
-        if t.number not in values:
-            continue
-        had = [name for name in distributions if name in t.labels]
-        study.add_trial(
-            optuna.trial.create_trial(
-                params={names[name]: t.labels[name] for name in had},
-                distributions={names[name]: distributions[name] for name in had},
-                value=values[t.number],
-                intermediate_values=dict(thin(t.curve, MAX_POINTS)) if curves else {},
-            )
-        )
-    return study
-
-
-def draw(
-    dimensions: Sequence[Dimension],
-    goal: str,
-    metric: str,
-    rungs: Sequence[int],
-    trials: Sequence[TrialRecord],
-    objectives: Sequence[Objective] = (),
-) -> Drawn:
-    """Draw all figures for which the trials have enough values.
-
-    Args:
-        dimensions: The dimensions of the space.
-        goal: "minimize" or "maximize".
-        metric: Name of the objective, for the axes.
-        rungs: The steps at which the scheduler compares trials; see `basis_of`.
-        trials: The trials of the sweep.
-        objectives: All objectives of the sweep. If there are two or three, the Pareto front is drawn.
-    """
-    ranked = best_first(trials, goal == "minimize")
-    if len(ranked) < 2:
-        return Drawn((Figure("Figures", "", "There are no figures, because fewer than two trials have a value."),))
-    import optuna
-    from optuna.visualization import matplotlib as plots
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    values = {t.number: t.result.value for t in ranked if t.result.value is not None}
-    whole = study_of(dimensions, goal, trials, values)
-    best = study_of(dimensions, goal, ranked[:MAX_CURVES], values, curves=True)
-    basis, comparable = basis_of(trials, rungs)
-    compared = study_of(dimensions, goal, trials, comparable)
-    importances = _importances(compared)
-    sampled = [name for name, _ in importances] or list(dict.fromkeys(name for t in whole.get_trials(deepcopy=False) for name in t.params))
-    every = "Each trial at its best step, including trials that were stopped early."
-    many = f" The best {MAX_CURVES} trials." if len(ranked) > MAX_CURVES else ""
-    most = {n: " The most important dimensions." if len(sampled) > n else "" for n in (MAX_AXES, MAX_PANELS)}
-    figure = functools.partial(_figure, metric, len(ranked) > MAX_VECTOR_TRIALS)
-    figures = [_pareto(objectives, trials)] if 2 <= len(objectives) <= 3 else []
-    figures += [
-        figure("History", every, plots.plot_optimization_history, whole, target_name=metric),
-        figure("Curves", f"The objective by step.{many}", plots.plot_intermediate_values, best),
+def history(data: PlotData) -> Figure:
+    """Return the value of each trial in the order of the trials, and the best value so far."""
+    if not data.ranked:
+        return Figure("history", "Best so far", note=NO_VALUES)
+    shown = sorted(thin(data.ranked, MAX_POINTS), key=lambda t: t.number)
+    traces = [
+        points(name, chosen, [t.number for t in chosen], [t.result.value for t in chosen], data.metric, STATES[name])
+        for name, chosen in by_state(data, shown).items()
     ]
-    if importances:
-        figures.append(figure("Importances", f"By Optuna's PED-ANOVA on {basis}.", plots.plot_param_importances, compared))
-    if sampled:
-        figures.append(figure("Parallel coordinates", every + most[MAX_AXES], _parallel, whole, sampled[:MAX_AXES], metric))
-    panels = sampled[:MAX_PANELS]
-    for at in range(0, len(panels), PANELS_IN_ROW):
-        title, note = "" if at else "Slices", every + most[MAX_PANELS] if at + PANELS_IN_ROW >= len(panels) else ""
-        figures.append(figure(title, note, _slices, whole, panels[at : at + PANELS_IN_ROW], metric))
-    return Drawn(tuple(figures), importances, basis)
+    best = best_so_far(data.trials, data.minimize)
+    line = {"color": "#d6336c", "width": 2, "shape": "hv"}
+    best_trace = {"type": "scatter", "mode": "lines", "name": "best so far", "line": line, "hoverinfo": "skip", "zorder": 2}
+    traces.append({**best_trace, "x": [number for number, _ in best], "y": rounded(value for _, value in best)})
+    note = "The line is the best value of the complete trials so far." + thinned(len(shown), len(data.ranked))
+    return Figure("history", "Best so far", {"data": traces, "layout": axes("trial", data.metric)}, note)
 
 
-def _importances(study: optuna.Study) -> tuple[tuple[str, float], ...]:
-    """Return (name, importance) of each dimension, the largest first. Return () if there are too few trials or the values do not vary."""
-    import optuna
+def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
+    """Return the objective by step, one curve for each trial.
 
-    values = [t.value for t in study.get_trials(deepcopy=False) if t.value is not None]
-    if len(values) < MIN_TRIALS or min(values) == max(values):
-        return ()
-    try:
-        found = optuna.importance.get_param_importances(study)
-    except (ValueError, RuntimeError):  # no dimension varies, or there are too few trials
-        return ()
-    return tuple((name, float(value)) for name, value in found.items()) if sum(found.values()) > 0 else ()
-
-
-def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[..., Any], *args: Any, **how: Any) -> Figure:
-    """Draw one figure with `plot(*args, **how)`. If this fails, return a figure without an image; its caption gives the reason.
-
-    If `pixels` is True, the image is a bitmap.
+    Args:
+        data: The sweep.
+        chosen: Ids of the trials to show. By default, the running trials and the best trials.
     """
-    from matplotlib import pyplot as plt
-    from matplotlib import rc_context
+    having = [t for t in data.trials if finite(t.curve)]
+    if not having:
+        return Figure("curves", "Curves", note="There are no curves, because no trial has reported the objective.")
+    ranked = [t for t in having if t.result.state.name == "RUNNING" and data.is_driven] + [t for t in data.ranked if finite(t.curve)]
+    ranked = [t for t in having if t.id in chosen] if chosen else list({t.number: t for t in [*ranked, *having]}.values())[:MAX_CURVES]
+    traces = []
+    for t in ranked:
+        curve = thin(finite(t.curve), MAX_CURVE_POINTS)
+        mode = "lines" if len(curve) > 30 else "lines+markers"
+        trace = {"type": "scatter", "mode": mode, "name": t.id, "marker": {"size": 4}, "line": {"width": 1.5}}
+        trace |= {"x": [step for step, _ in curve], "y": rounded(value for _, value in curve), "customdata": [t.id] * len(curve)}
+        traces.append({**trace, "hovertemplate": f"trial {t.id}, step %{{x}}: %{{y}}<extra></extra>"})
+    note = "The objective by step. A click on the legend hides a trial."
+    if not chosen and len(ranked) < len(having):
+        note += f" The figure shows {len(ranked)} of {len(having):,} trials: the running and the best ones."
+    layout = axes("step", data.metric) | {"showlegend": True}
+    return Figure("curves", "Curves", {"data": traces, "layout": layout}, note)
 
+
+def importance(data: PlotData) -> Figure:
+    """Return the importance of each dimension."""
+    basis, importances = data.importances
+    if not importances:
+        note = "Importances need at least 10 trials whose values differ, and a dimension that varies."
+        return Figure("importance", "Importance", note=note)
+    shown = importances[:20][::-1]
+    bars = {"type": "bar", "orientation": "h", "x": rounded(v for _, v in shown), "y": [plain(n) for n, _ in shown], "name": "importance"}
+    bars |= {"text": [f"{v:.2f}" for _, v in shown], "textposition": "auto", "hovertemplate": "%{y}: %{x}<extra></extra>"}
+    layout = axes("importance", "") | {"showlegend": False, "height": 120 + 26 * len(shown)}
+    return Figure("importance", "Importance", {"data": [bars], "layout": layout}, f"By Optuna's PED-ANOVA on {basis}.")
+
+
+def parallel(data: PlotData) -> Figure:
+    """Return parallel coordinates: one axis for each dimension, one line for each trial."""
+    title, dimensions = "Parallel coordinates", data.sampled[:MAX_AXES]
+    if not data.ranked or not dimensions:
+        return Figure("parallel", title, note=NO_VALUES if dimensions else "There is nothing to draw, because no dimension varies.")
+    shown = thin(data.ranked, MAX_POINTS)[::-1]  # the best lines are drawn last
+    values = [float(t.result.value or 0.0) for t in shown]
+    colors = clipped(dict(enumerate(values)))
+    line = {"color": rounded(colors.values()), "colorscale": "Viridis", "reversescale": data.minimize}
+    line |= {"showscale": True, "colorbar": {"title": {"text": plain(data.metric)}, "thickness": 12}}
+    tracks = [{"label": plain(data.metric), "values": rounded(values)}, *(parallel_axis(data, d, shown) for d in dimensions)]
+    plot = {"data": [{"type": "parcoords", "line": line, "dimensions": tracks, "labelangle": -15, "labelside": "top"}]}
+    most = f" The {MAX_AXES} most important dimensions." if len(data.sampled) > MAX_AXES else ""
+    note = f"{EVERY}{most} Drag along an axis to select trials.{thinned(len(shown), len(data.ranked))}"
+    return Figure("parallel", title, {**plot, "layout": {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}}, note)
+
+
+def parallel_axis(data: PlotData, dimension: Dimension, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """Return one axis of the parallel coordinates. Trials in which the dimension was not active are at the lowest position, `not set`."""
+    label, had = plain(data.names[dimension.name]), [t.labels.get(dimension.name) for t in trials]
+    unset = any(dimension.name not in t.labels for t in trials)
+    if dimension.options:
+        texts = [option_text(o.key) for o in dimension.options]
+        places = {text: at for at, text in enumerate([*(["not set"] if unset else []), *texts])}
+        at = [places["not set" if dimension.name not in t.labels else option_text(t.labels[dimension.name])] for t in trials]
+        return {"label": label, "values": at, "tickvals": list(places.values()), "ticktext": [shortened(text) for text in places]}
+    scale: Callable[[float], float] = math.log10 if dimension.is_log else float
+    numbers = [scale(v) for v in had if v is not None]
+    low, high = min(numbers), max(numbers)
+    bottom = low - 0.15 * ((high - low) or 1.0)
+    ticks = scale_ticks(low, high, dimension.is_log)
+    values = [bottom if v is None else scale(v) for v in had]
+    ticktext = [f"{10**at:.3g}" if dimension.is_log else f"{at:.4g}" for at in ticks]
+    if unset:
+        ticks, ticktext = [bottom, *ticks], ["not set", *ticktext]
+    ends = {"range": [bottom if unset else low, high]} if high > low or unset else {}
+    return {"label": label, "values": rounded(values), "tickvals": ticks, "ticktext": ticktext, **ends}
+
+
+def scale_ticks(low: float, high: float, is_log: bool) -> list[float]:
+    """Return the positions of an axis's labels. On a log axis, these are the logarithms of both ends and of the powers of ten between."""
+    if high <= low:
+        return [low]
+    if is_log:
+        between = [float(at) for at in range(math.ceil(low), math.floor(high) + 1)]
+        margin = 0.08 * (high - low)
+        return [low, *(at for at in between if low + margin < at < high - margin), high]
+    return [low + (high - low) * at / 4 for at in range(5)]
+
+
+def slice_of(data: PlotData, name: str | None = None) -> Figure:
+    """Return the objective by the value of one dimension.
+
+    Args:
+        data: The sweep.
+        name: Name of the dimension. By default, the most important one.
+    """
+    dimension = next((d for d in data.sampled if d.name == name), data.sampled[0] if data.sampled else None)
+    if dimension is None or not data.ranked:
+        return Figure("slice", "Slice", note=NO_VALUES if data.sampled else "There is nothing to draw, because no dimension varies.")
+    having = [t for t in data.ranked if dimension.name in t.labels]
+    shown = thin(having, MAX_POINTS)
+    traces = []
+    for state, chosen in by_state(data, shown).items():
+        values = [t.labels[dimension.name] for t in chosen]
+        x = [shortened(option_text(v)) for v in values] if dimension.options else rounded(values)
+        traces.append(points(state, chosen, x, [t.result.value for t in chosen], data.metric, STATES[state]))
+    layout = axes(plain(data.names[dimension.name]), data.metric)
+    if dimension.options:
+        order = [shortened(option_text(o.key)) for o in dimension.options]
+        layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": order}
+    elif dimension.is_log:
+        layout["xaxis"] |= {"type": "log", "exponentformat": "power", "dtick": 1}
+    note = EVERY + thinned(len(shown), len(having))
+    return Figure("slice", f"Slice: {data.names[dimension.name]}", {"data": traces, "layout": layout}, note)
+
+
+def timeline(data: PlotData) -> Figure:
+    """Return when each trial ran."""
+    title = "Timeline"
+    timed = [t for t in data.trials if t.began is not None]
+    if not timed:
+        return Figure("timeline", title, note="There is no timeline, because no trial has a recorded start.")
+    shown = timed[-MAX_BARS:]
+    traces = []
+    for state, chosen in by_state(data, shown).items():
+        spans = [span(data, t) for t in chosen]
+        bar = {"type": "bar", "orientation": "h", "name": state, "marker": {"color": STATES[state]}, "customdata": [t.id for t in chosen]}
+        bar |= {"base": [iso(start) for start, _ in spans], "x": [max(0.0, round((end - start) * 1000)) for start, end in spans]}
+        texts = [f"{end - start:.1f} s, {workers_of(t)}" for t, (start, end) in zip(chosen, spans, strict=True)]
+        bar |= {"y": [t.number for t in chosen], "text": texts, "textposition": "none"}
+        traces.append({**bar, "hovertemplate": f"trial %{{customdata}}, {state}: %{{text}}<extra></extra>"})
+    layout = axes("", "trial") | {"barmode": "overlay", "bargap": 0.1}
+    layout["xaxis"] |= {"type": "date"}
+    layout["yaxis"] |= {"autorange": "reversed"}
+    latest = f" The latest {MAX_BARS:,} of {len(timed):,} trials." if len(timed) > MAX_BARS else ""
+    note = "Each bar goes from the start of a trial to its end; a paused trial holds no workers during part of its bar."
+    return Figure("timeline", title, {"data": traces, "layout": layout}, note + latest)
+
+
+def cost(data: PlotData) -> Figure:
+    """Return the objective by the cost of each trial, with a color for each number of workers."""
+    title = "Cost by scale"
+    name = next((n for n in ("gpu_seconds", "cpu_seconds", "seconds") if any(t.result.metrics.get(n) for t in data.ranked)), None)
+    if name is None:
+        return Figure("cost", title, note=NO_VALUES)
+    costly = [t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0]
+    shown = thin(costly, MAX_POINTS)
+    scales = sorted({workers_of(t) for t in shown}, key=lambda text: (len(text), text))
+    traces = []
+    for text in scales:
+        chosen = [t for t in shown if workers_of(t) == text]
+        x = rounded(t.result.metrics[name] for t in chosen)
+        traces.append(points(text, chosen, x, [t.result.value for t in chosen], data.metric, None))
+    layout = axes(name, data.metric) | {"showlegend": True}
+    layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
+    note = f"{name} of each trial and its value at its best step, with a color for each number of workers."
+    return Figure("cost", title, {"data": traces, "layout": layout}, note + thinned(len(shown), len(costly)))
+
+
+def pareto(data: PlotData) -> Figure:
+    """Return the values of two or three objectives, with the Pareto front."""
+    title, count = "Pareto front", len(data.objectives)
+    if count not in (2, 3):
+        return Figure("pareto", title, note="A Pareto front is drawn for two or three objectives.")
+    having = [t for t in data.trials if len(t.result.values) == count and all(v is not None and math.isfinite(v) for v in t.result.values)]
+    if not having:
+        return Figure("pareto", title, note=NO_VALUES)
+    front = [t for t in having if t.number in set(data.front)]
+    others = thin([t for t in having if t.number not in set(data.front)], MAX_POINTS)
+    names = [o.metric for o in data.objectives]
+    traces = []
+    for label, chosen, color in (("other trials", others, "#8a8f98"), ("Pareto front", front, "#d6336c")):
+        chosen = sorted(chosen, key=lambda t: t.result.values[0] or 0.0)
+        columns = [rounded(t.result.values[i] for t in chosen) for i in range(count)]
+        trace = {"type": "scatter" if count == 2 else "scatter3d", "mode": "markers", "name": label, "customdata": [t.id for t in chosen]}
+        trace |= dict(zip("xyz", columns, strict=False)) | {"marker": {"color": color, "size": 7 if count == 2 else 4}}
+        shown = ", ".join(f"{plain(n)} %{{{axis}}}" for n, axis in zip(names, "xyz", strict=False))
+        traces.append({**trace, "hovertemplate": f"trial %{{customdata}}: {shown}<extra></extra>"})
+    layout = axes(names[0], names[1]) | {"showlegend": True}
+    if count == 3:
+        layout = {"scene": {f"{a}axis": {"title": {"text": plain(n)}} for a, n in zip("xyz", names, strict=True)}, "height": 520}
+    note = "For each trial on the front, no other trial is better in one objective and at least as good in the others."
+    return Figure("pareto", title, {"data": traces, "layout": layout}, note)
+
+
+def resources(data: PlotData) -> Figure:
+    """Return the workers, CPUs and GPUs that trials held over time."""
+    periods = [period for t in data.trials if t.began is not None for period in held(t, *span(data, t))]
+    if not periods:
+        return Figure("resources", "Resources in use", note="There is nothing to draw, because no trial has a recorded start.")
+    traces = []
+    for name, used in resources_in_use(periods).items():
+        kept = thin(used, 2 * MAX_POINTS)
+        line = {"type": "scatter", "mode": "lines", "name": plain(name), "line": {"shape": "hv", "width": 1.5}}
+        traces.append({**line, "x": [iso(at) for at, _ in kept], "y": [amount for _, amount in kept]})
+    layout = axes("", "in use by trials") | {"showlegend": True}
+    layout["xaxis"] |= {"type": "date"}
+    layout["yaxis"] |= {"rangemode": "tozero"}
+    note = "What the trials held from their start to their end, by their configuration; idle workers and pauses are not recorded."
+    return Figure("resources", "Resources in use", {"data": traces, "layout": layout}, note)
+
+
+def held(t: TrialRecord, start: float, end: float) -> Iterable[tuple[float, float, dict[str, float]]]:
+    """Yield (start, end, amounts) of each period in which a trial held the same workers. `amounts` has the resources by name."""
+    per_worker, number = t.scaling.get("resources_per_worker", {}), t.scaling.get("num_workers", 1)
+    sizes = [(size.time, float(size.workers)) for size in t.sizes] or [(start, 1.0 if isinstance(number, Mapping) else float(number))]
+    for (at, workers), following in zip(sizes, [at for at, _ in sizes[1:]] + [end], strict=True):
+        amounts = {name: amount * workers for name, amount in per_worker.items() if amount}
+        yield at, max(at, following), {"workers": workers, **amounts}
+
+
+FIGURES: dict[str, Callable[..., Figure]] = {
+    "history": history,
+    "curves": curves,
+    "importance": importance,
+    "parallel": parallel,
+    "slice": slice_of,
+    "contour": optuna_plots.contour,
+    "cost": cost,
+    "edf": optuna_plots.edf,
+    "pareto": pareto,
+    "timeline": timeline,
+    "resources": resources,
+}
+
+
+def figure(data: PlotData, key: str, **options: Any) -> Figure:
+    """Return a figure. If it cannot be made, return a figure without a plot, whose caption gives the reason.
+
+    Args:
+        data: The sweep.
+        key: A key of `FIGURES`.
+        options: Options of the function that makes the figure.
+    """
     try:
-        with rc_context():  # most of Optuna's plots change the style
-            axes = plot(*args, **how)
-        figure = (axes if hasattr(axes, "figure") else axes.ravel()[0]).figure
-        _remove_titles(figure, metric)
-        return Figure(title, _image(figure, pixels), note)
+        return FIGURES[key](data, **options)
     except Exception as e:
-        return Figure(title, "", f"This figure could not be drawn: {type(e).__name__}: {e}")
-    finally:
-        plt.close("all")
+        log.warning("the figure `%s` could not be made", key, exc_info=True)
+        return Figure(key, key.capitalize(), note=f"This figure could not be made: {type(e).__name__}: {e}")
 
 
-def _remove_titles(figure: Any, metric: str) -> None:
-    """Remove Optuna's titles and most legends from a figure, and name the axis of the objective after the metric.
+def all_figures(data: PlotData, slices: int) -> list[Figure]:
+    """Return the figures of the report, in the order of the report. Figures with nothing to draw are left out, unless they failed.
 
-    The report has titles of its own. Only legends with two or three entries stay.
+    Args:
+        data: The sweep.
+        slices: The largest number of slices.
     """
-    figure.suptitle("")
-    for axes in figure.axes:
-        axes.set_title("")
-        axes.set_title("", loc="left")
-        if axes.get_ylabel() == "Intermediate Value":
-            axes.set_ylabel(metric)
-        # Keep only short legends. Other legends list all trials, or have a single entry.
-        if axes.get_legend() and len(axes.get_legend().get_texts()) not in (2, 3):
-            axes.get_legend().remove()
+    if not data.ranked:
+        return []
+    made = [figure(data, "pareto")] if len(data.objectives) > 1 else []
+    made += [figure(data, key) for key in ("history", "curves", "importance", "parallel")]
+    made += [figure(data, "slice", name=d.name) for d in data.sampled[:slices]]
+    made += [figure(data, key) for key in ("contour", "cost", "edf", "timeline", "resources")]
+    return [f for f in made if f.plot or "could not be made" in f.note]
 
 
-def _pareto(objectives: Sequence[Objective], trials: Sequence[TrialRecord]) -> Figure:
-    """Draw the Pareto front of the complete trials that satisfy the constraints."""
-    import optuna
-    from optuna.visualization import matplotlib as plots
+# ---- parts of figures
 
-    study, many = optuna.create_study(directions=[o.goal for o in objectives]), len(trials) > MAX_VECTOR_TRIALS
+
+def points(
+    name: str, trials: Sequence[TrialRecord], x: Sequence[Any], y: Sequence[float | None], metric: str, color: str | None
+) -> dict[str, Any]:
+    """Return one point for each trial. Plotly chooses the color if `color` is None."""
+    trace = {"type": "scatter", "mode": "markers", "name": name, "x": list(x), "y": rounded(y), "customdata": [t.id for t in trials]}
+    marker = {"size": 6, "opacity": 0.8} | ({} if color is None else {"color": color})
+    template = f"trial %{{customdata}}: {plain(metric)} %{{y}} at %{{x}}<extra>{plain(name)}</extra>"
+    on_top = {"zorder": 1} if name == "COMPLETE" else {}
+    return {**trace, **on_top, "marker": marker, "hovertemplate": template}
+
+
+def axes(x: str, y: str) -> dict[str, Any]:
+    """Return the layout of a figure with two axes."""
+    return {"xaxis": {"title": {"text": plain(x)}}, "yaxis": {"title": {"text": plain(y)}}, "hovermode": "closest"}
+
+
+def by_state(data: PlotData, trials: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
+    """Return the trials in each state, by the name of the state. States without trials are left out."""
+    found: dict[str, list[TrialRecord]] = {}
     for t in trials:
-        values = [v for v in t.result.values if v is not None and math.isfinite(v)]
-        if t.result.state is State.COMPLETE and t.result.feasible and len(values) == len(objectives):
-            study.add_trial(optuna.trial.create_trial(values=values))
-    names = [o.metric for o in objectives]
-    note = "All complete trials that satisfy the constraints."
-    return _figure(names[0], many, "Pareto front", note, plots.plot_pareto_front, study, target_names=names)
+        found.setdefault(t.result.state_name(data.is_driven), []).append(t)
+    return {state: found[state] for state in STATES if state in found}
 
 
-def _slices(study: optuna.Study, params: list[str], target_name: str) -> Any:
-    """Draw a slice plot of some dimensions. Long labels of options are rotated, so that the labels do not overlap."""
-    from optuna.visualization import matplotlib as plots
-
-    axes = plots.plot_slice(study, params=params, target_name=target_name)
-    figure = (axes if hasattr(axes, "figure") else axes.ravel()[0]).figure
-    figure.canvas.draw()  # tick labels exist only after drawing
-    for one in figure.axes:
-        labels = one.get_xticklabels()
-        if any(label.get_text().startswith("'") and len(label.get_text()) > 12 for label in labels):  # a dimension with options
-            for label in labels:
-                label.set(rotation=15, ha="right")
-    return axes
+def span(data: PlotData, t: TrialRecord) -> tuple[float, float]:
+    """Return the start and the end of a trial, in seconds since the epoch. The end of an interrupted trial is an estimate."""
+    assert t.began is not None
+    start = t.began.timestamp()
+    if t.ended is not None:
+        return start, max(start, t.ended.timestamp())
+    return start, max(start, data.now) if data.is_driven else start + t.result.seconds
 
 
-def _parallel(study: optuna.Study, params: list[str], target_name: str) -> Any:
-    """Draw a parallel coordinate plot of some dimensions."""
-    from optuna.visualization import matplotlib as plots
-
-    axes: Any = plots.plot_parallel_coordinate(study, params=params, target_name=target_name)
-    axes.figure.set_size_inches(max(8.0, 1.5 * (len(params) + 1)), 4.6)  # wide enough for the names of options
-    return axes
+def workers_of(t: TrialRecord) -> str:
+    """Return the number of a trial's workers as text, such as `2 workers`."""
+    return workers_text(t.scaling.get("num_workers", 1))
 
 
-def _image(figure: Any, pixels: bool) -> str:
-    """Return a figure as an HTML element without links to files: `<svg>`, or `<img>` if `pixels` is True or the SVG would be too long."""
-    if not pixels:
-        text = io.StringIO()
-        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
-        svg = text.getvalue()
-        if len(svg) <= MAX_SVG:
-            return svg[svg.index("<svg") :]
-    from PIL import Image  # no extra dependency, because matplotlib needs it too
-
-    raw, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(raw, format="png", bbox_inches="tight", dpi=100)
-    Image.open(raw).convert("RGB").quantize(64).save(small, format="png", optimize=True)
-    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(small.getvalue()).decode()}">'
+def iso(seconds: float) -> str:
+    """Return a time, in seconds since the epoch, as local time for a Plotly axis."""
+    return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="milliseconds")
 
 
-def main(folder: Path) -> None:
-    """Draw the figures of the sweep in a folder, and print them as JSON."""
-    from sweeps.search.plugins import planned_scheduler
-    from sweeps.search.schedulers.base import all_rungs
-    from sweeps.space.saved_space import saved_space
-    from sweeps.study import record
-
-    out, sys.stdout, path = sys.stdout, sys.stderr, list(sys.path)
-    space, _ = saved_space(folder)
-    sys.path[:] = path  # no user code is imported here, so the user's folders must not hide other modules
-    recorded = record.read(folder)
-    if recorded is None:
-        out.write(encoded(Drawn()))
-        return
-    # Importing scikit-learn would take half of this process's time. Only Optuna's fANOVA needs scikit-learn, and fANOVA is not used here.
-    sys.modules["sklearn"] = None  # type: ignore[assignment]
-    import matplotlib
-
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sweeps", "figure.figsize": (8, 4.2), "font.size": 9})
-    rungs = all_rungs(planned_scheduler(space.scheduler))
-    objectives = recorded.objectives.objectives
-    out.write(encoded(draw(space.dimensions, recorded.goal, space.objective.metric, rungs, recorded.ran, objectives)))
+def rounded(values: Iterable[float | None]) -> list[float | int | None]:
+    """Return numbers with six significant digits, which keeps the figures short. A value that is not finite becomes None."""
+    return [v if isinstance(v, int) else float(f"{v:.6g}") if v is not None and math.isfinite(v) else None for v in values]
 
 
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    main(Path(sys.argv[1]))
+def option_text(key: Any) -> str:
+    """Return the text of an option: as in YAML, `null`, `true` and `false` for values without a text of their own."""
+    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def shortened(text: str) -> str:
+    """Return a text of at most 24 characters for an axis."""
+    return plain(text if len(text) <= 24 else f"{text[:14]}…{text[-9:]}")
+
+
+def plain(text: str) -> str:
+    """Escape a text for Plotly, which interprets some tags of HTML."""
+    return html.escape(str(text), quote=False)

@@ -147,7 +147,6 @@ def test_an_actor_that_cannot_start_leaves_nothing_behind(events, space, tmp_pat
 
 @pytest.fixture
 def no_report(monkeypatch) -> None:
-    monkeypatch.setattr(sweep_report, "Drawing", lambda *args: None)
     monkeypatch.setattr(sweep_report, "write", lambda *args: None)
 
 

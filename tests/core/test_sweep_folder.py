@@ -177,7 +177,6 @@ def test_a_study_is_found_again_by_a_url_without_its_secrets(tmp_path, monkeypat
     for kept in (bare, older):
         (tmp_path / "origin.json").write_text(json.dumps({"storage": kept, "study": "s-1"}))
         assert storage.place_of(tmp_path) == (url, "s-1")
-    assert storage.environment(tmp_path) == {"PGPASSWORD": "a@b", "PGOPTIONS": "-c hunter2"}
 
 
 def test_a_problem_shows_no_secret():

@@ -132,10 +132,9 @@ def test_the_password_is_kept_for_this_process_alone(tmp_path, monkeypatch):
     bare = without_password(url)
     assert bare == "postgresql://me@host/db"
     (tmp_path / "origin.json").write_text(json.dumps({"storage": bare, "study": "s-1"}))
-    assert storage.place_of(tmp_path) == (bare, "s-1") and storage.environment(tmp_path) == {}
+    assert storage.place_of(tmp_path) == (bare, "s-1")
     assert storage.remember("postgresql://me:a%40b@host/db") == bare
     assert storage.place_of(tmp_path) == ("postgresql://me:a%40b@host/db", "s-1")
-    assert storage.environment(tmp_path) == {"PGPASSWORD": "a@b"}
 
 
 def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, monkeypatch):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import json
 import math
 import time
 
@@ -9,15 +12,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import Report, State
+from sweeps.core.trial import GangSizePeriod, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.domains import short_names
 from sweeps.space.saved_space import save_space
+from sweeps.space.section_models import Objective
 from sweeps.study.live_trial import ProgressUpdate
-from sweeps.sweep_report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, thin
+from sweeps.sweep_report import plots
+from sweeps.sweep_report.figures import (
+    PlotData,
+    basis_of,
+    best_first,
+    best_so_far,
+    finite,
+    read_plot_data,
+    resources_in_use,
+    thin,
+)
 from tests.sweep_report.made import RUNGS, space_in, trial, trials
 
-pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning", "ignore:Attempting to set identical")
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+GOALS = (Objective("acc@5", "maximize"),)
+DRAWN = ["history", "curves", "importance", "parallel", *["slice"] * 6, "contour", "cost", "edf"]
 
 
 @pytest.fixture
@@ -25,22 +41,25 @@ def space(tmp_path):
     return space_in(tmp_path)
 
 
-def draw(space, made, dimensions=None):
-    """Draw the figures as the process does, in this process."""
-    import matplotlib
-
-    from sweeps.sweep_report import plots
-
-    matplotlib.use("agg")
-    return plots.draw(space.dimensions if dimensions is None else dimensions, "maximize", "acc@5", RUNGS, made)
+def data_of(space, made, **more) -> PlotData:
+    return PlotData(**{"dimensions": space.dimensions, "objectives": GOALS, "rungs": RUNGS, "trials": tuple(made), **more})
 
 
-@given(st.lists(st.tuples(st.integers(1, 10**6), st.floats()), max_size=300, unique_by=lambda p: p[0]), st.integers(2, 50))
-def test_a_thin_curve_keeps_its_ends_and_its_order(points, most):
-    kept, finite = thin(points, most), [p for p in points if math.isfinite(p[1])]
-    assert len(kept) == min(most, len(finite))
-    assert not finite or (kept[0], kept[-1]) == (finite[0], finite[-1])
-    at = [finite.index(point) for point in kept]
+def timed(made, start=1_000_000.0, seconds=10.0):
+    """Return the trials as if they had run one after the other."""
+    at = [datetime.datetime.fromtimestamp(start + i * seconds) for i in range(len(made) + 1)]
+    return [dataclasses.replace(t, began=at[i], ended=None if t.result.state is State.RUNNING else at[i + 1]) for i, t in enumerate(made)]
+
+
+# ---- the choice of trials and values
+
+
+@given(st.lists(st.integers(), max_size=300, unique=True), st.integers(2, 50))
+def test_thinning_keeps_the_ends_and_the_order(items, most):
+    kept = thin(items, most)
+    assert len(kept) == min(most, len(items))
+    assert not items or (kept[0], kept[-1]) == (items[0], items[-1])
+    at = [items.index(item) for item in kept]
     assert at == sorted(set(at))
 
 
@@ -59,60 +78,142 @@ def test_trials_without_a_finite_value_are_not_ranked(space):
     odd = [trial(space, 0, State.FAIL, ()), trial(space, 1, curve=(math.nan,)), trial(space, 2, curve=(math.inf,))]
     good, better = trial(space, 3, curve=(0.5,)), trial(space, 4, curve=(0.7,))
     assert [t.number for t in best_first([*odd, good, better], minimize=False)] == [4, 3]
+    assert finite(((1, math.nan), (2, 0.5), (3, -math.inf))) == [(2, 0.5)]
+
+
+def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space):
+    stopped, complete = trial(space, 0, State.PRUNED, (0.9,)), [trial(space, n, curve=(v,)) for n, v in ((1, 0.4), (2, 0.3), (3, 0.6))]
+    assert best_so_far([stopped, *complete, trial(space, 4, State.FAIL, ())], minimize=False) == [(1, 0.4), (3, 0.6), (4, 0.6)]
+    assert best_so_far([stopped], minimize=False) == [(0, 0.9), (0, 0.9)]
+    assert best_so_far([trial(space, 0, State.FAIL, ())], minimize=False) == []
+    lower = dataclasses.replace(complete[2], result=dataclasses.replace(complete[2].result, feasible=False))
+    assert best_so_far([*complete[:2], lower], minimize=False)[-1] == (3, 0.4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 4)), max_size=20))
+def test_resources_in_use_are_the_sum_of_the_periods(spans):
+    periods = [(float(min(a, b)), float(max(a, b)), {"CPU": float(amount)}) for a, b, amount in spans]
+    used = resources_in_use(periods).get("CPU", [])
+    for at, amount in used:
+        assert amount == sum(of["CPU"] for start, end, of in periods if start <= at < end)
+    assert not used or used[-1][1] == 0
 
 
 def test_short_names_stay_distinct():
     assert short_names(["params.a", "scaling.a", "params.b"]) == {"params.a": "params.a", "scaling.a": "scaling.a", "params.b": "b"}
 
 
-def test_figures_are_encoded_as_text():
-    drawn = Drawn((Figure("A", "<svg/>", "n"), Figure("B", "")), (("eta", 0.75), ("depth", 0.25)), "the values")
-    assert decoded(encoded(drawn)) == drawn
+# ---- the figures
 
 
-@pytest.mark.integration
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("count", [2, 40, 200])
-def test_optuna_draws_every_kind_of_dimension(space, count):
-    drawn = draw(space, trials(space, count))
-    titles = [f.title for f in drawn.figures if f.title]
-    mattered = ["Importances"] if count >= 10 else []
-    assert titles == ["History", "Curves", *mattered, "Parallel coordinates", "Slices"]
-    assert all(f.image.startswith("<img" if count > 150 else ("<svg", "<img")) for f in drawn.figures), drawn.figures
-    assert sum(len(f.image) for f in drawn.figures) < 800_000
-    assert bool(drawn.importances) == bool(mattered)
-    assert "momentum" in str(drawn.importances) or not mattered
+def test_every_kind_of_dimension_is_drawn(space, count):
+    made = plots.all_figures(data_of(space, trials(space, count)), 6)
+    expected = [key for key in DRAWN if key != "importance" or count >= 10]
+    assert [f.key for f in made] == expected and all(f.plot and f.note for f in made)
+    shown = json.dumps([f.plot for f in made], allow_nan=False)
+    assert len(shown) < 600_000
+    importance = next((f for f in made if f.key == "importance"), None)
+    assert importance is None or "optimizer.choice.0.momentum" in importance.plot["data"][0]["y"]
 
 
-@pytest.mark.integration
-@pytest.mark.timeout(60)
+def test_axes_follow_the_domains(space):
+    made = data_of(space, trials(space, 40))
+    (axes,) = (trace["dimensions"] for trace in plots.parallel(made).plot["data"])
+    by_name = {axis["label"]: axis for axis in axes}
+    eta = by_name["eta"]  # logarithmic
+    assert max(eta["values"]) <= math.log10(0.5) and "0.01" in eta["ticktext"]
+    assert by_name["optimizer.choice.0.momentum"]["ticktext"][0] == "not set"
+    assert by_name["mixed"]["ticktext"] == ["null", "true", "1.5", "a_b|c"]
+    assert plots.slice_of(made, "params.eta").plot["layout"]["xaxis"]["type"] == "log"
+    assert plots.slice_of(made, "params.mixed").plot["layout"]["xaxis"]["type"] == "category"
+    assert "type" not in plots.slice_of(made, "params.normal").plot["layout"]["xaxis"]
+
+
+def test_each_point_has_the_id_of_its_trial(space):
+    made = data_of(space, trials(space, 40))
+    for figure in (plots.history(made), plots.slice_of(made, "params.eta"), plots.cost(made)):
+        ids = {i for trace in figure.plot["data"] for i in trace.get("customdata", ())}
+        assert ids == {t.id for t in made.trials}
+
+
+def test_large_sweeps_are_thinned_with_a_note(space):
+    many = [trial(space, n, curve=(0.5 + n / 10_000,)) for n in range(2500)]
+    figure = plots.history(data_of(space, many))
+    assert sum(len(trace["x"]) for trace in figure.plot["data"][:-1]) == 2000
+    assert "The figure shows 2,000 of 2,500 trials" in figure.note
+    curves = plots.curves(data_of(space, many[:40]))
+    assert len(curves.plot["data"]) == 30 and "30 of 40 trials" in curves.note
+    (chosen,) = plots.curves(data_of(space, many[:40]), chosen=["0003"]).plot["data"]
+    assert chosen["name"] == "0003"
+
+
+def test_running_trials_have_curves_and_end_now(space):
+    running = trial(space, 40, State.RUNNING, (0.1,))
+    made = timed([*(trial(space, n) for n in range(40)), running])
+    data = data_of(space, made, is_driven=True, now=1_000_500.0)
+    assert "0040" in [trace["name"] for trace in plots.curves(data).plot["data"]]
+    bars = {trace["name"]: trace for trace in plots.timeline(data).plot["data"]}
+    assert bars["RUNNING"]["x"] == [100_000] and bars["COMPLETE"]["x"] == [10_000] * 40
+    assert {trace["name"] for trace in plots.timeline(dataclasses.replace(data, is_driven=False)).plot["data"]} == {
+        "COMPLETE",
+        "INTERRUPTED",
+    }
+
+
+def test_resources_follow_the_sizes_of_an_elastic_trial(space):
+    (made,) = timed([trial(space, 0)], seconds=100.0)
+    sizes = (GangSizePeriod(0, 1, 0, 1_000_000.0), GangSizePeriod(5, 3, 5, 1_000_040.0))
+    elastic = dataclasses.replace(made, sizes=sizes, scaling={"num_workers": {"elastic": [1, 3]}, "resources_per_worker": {"CPU": 2.0}})
+    shown = {trace["name"]: trace["y"] for trace in plots.resources(data_of(space, [elastic])).plot["data"]}
+    assert shown == {"workers": [1.0, 3.0, 0.0], "CPU": [2.0, 6.0, 0.0]}
+    assert [trace["name"] for trace in plots.cost(data_of(space, [elastic])).plot["data"]] == ["1 to 3 workers"]
+
+
+def test_the_front_is_marked(space):
+    made = [
+        dataclasses.replace(t, result=dataclasses.replace(t.result, values=v))
+        for t, v in zip((trial(space, n) for n in range(3)), ((0.5, 1.0), (0.4, 2.0), (0.3, None)), strict=True)
+    ]
+    goals = (*GOALS, Objective("seconds", "minimize"))
+    others, front = plots.pareto(data_of(space, made, objectives=goals, front=(0,))).plot["data"]
+    assert (front["customdata"], front["x"], front["y"]) == (["0000"], [0.5], [1.0]) and others["customdata"] == ["0001"]
+
+
 def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
-    nothing = (Figure("Figures", "", "There are no figures, because fewer than two trials have a value."),)
-    assert draw(space, []).figures == nothing
-    assert draw(space, trials(space, 1)).figures == nothing
-    assert draw(space, [trial(space, n, State.FAIL, (), "boom") for n in range(12)]).figures == nothing
-    assert draw(space, [trial(space, n, curve=(math.nan,) * 5) for n in range(12)]).figures == nothing
-    flat = draw(space, [trial(space, n, curve=(0.5,) * 5) for n in range(12)])
-    assert not flat.importances and all(f.image for f in flat.figures)
-    assert [f.title for f in draw(space, trials(space, 12), ()).figures] == ["History", "Curves"]
+    assert plots.all_figures(data_of(space, []), 6) == []
+    assert plots.all_figures(data_of(space, [trial(space, n, State.FAIL, (), "boom") for n in range(12)]), 6) == []
+    assert plots.all_figures(data_of(space, [trial(space, n, curve=(math.nan,) * 5) for n in range(12)]), 6) == []
+    one = plots.all_figures(data_of(space, trials(space, 1)), 6)
+    assert [f.key for f in one] == ["history", "curves", "parallel", *["slice"] * 6, "cost"]
+    flat = data_of(space, [trial(space, n, curve=(0.5,) * 5) for n in range(12)])
+    assert not flat.importances[1] and all(f.plot for f in plots.all_figures(flat, 6))
+    untuned = plots.all_figures(data_of(space, trials(space, 12), dimensions=()), 6)
+    assert [f.key for f in untuned] == ["history", "curves", "cost", "edf"]
 
 
-@pytest.mark.integration
+def test_names_are_not_read_as_tags(space):
+    odd = (Objective('<a href="javascript:alert(1)">', "maximize"),)
+    made = plots.history(data_of(space, trials(space, 3), objectives=odd))
+    assert "<a" not in json.dumps(made.plot["layout"])
+
+
 def test_a_failed_figure_does_not_affect_the_others(space, monkeypatch):
-    from optuna.visualization import matplotlib as plots
-
-    def broken(*args, **how):
+    def fail(*args, **how):
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(plots, "plot_parallel_coordinate", broken)
-    shown = {f.title: f for f in draw(space, trials(space, 3)).figures}
-    assert shown["Parallel coordinates"] == Figure("Parallel coordinates", "", "This figure could not be drawn: RuntimeError: no ink")
-    assert shown["History"].image and shown["Slices"].image
+    monkeypatch.setitem(plots.FIGURES, "parallel", fail)
+    shown = {f.key: f for f in plots.all_figures(data_of(space, trials(space, 3)), 6)}
+    assert shown["parallel"].note == "This figure could not be made: RuntimeError: no ink" and not shown["parallel"].plot
+    assert shown["history"].plot and shown["slice"].plot
 
 
-@pytest.mark.integration
-@pytest.mark.timeout(60)
-def test_a_process_draws_a_sweeps_folder(tmp_path, space):
+def test_a_figure_is_a_plotly_figure_for_notebooks(space):
+    figure = plots.history(data_of(space, trials(space, 3))).to_plotly()
+    assert figure.layout.title.text == "Best so far" and figure.data[-1].name == "best so far"
+
+
+def test_the_figures_of_a_folder_need_no_user_code(tmp_path, space):
     folder = tmp_path / "made-1"
     folder.mkdir()
     save_space(folder, space, time.time())
@@ -122,14 +223,7 @@ def test_a_process_draws_a_sweeps_folder(tmp_path, space):
         reports = tuple(Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6))
         loop.report(begun.number, ProgressUpdate(reports, None, None, 1, 1.0))
         loop.tell(begun.number, State.COMPLETE)
-    drawn = Drawing(folder).result()
-    assert [f.title for f in drawn.figures if f.title] == ["History", "Curves", "Parallel coordinates", "Slices"]
-    assert drawn.basis == "the values at step 5, which 3 trials reached"
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(60)
-def test_a_process_that_fails_or_takes_too_long_gives_the_reason(tmp_path):
-    assert "is not a sweep's folder" in Drawing(tmp_path).result().figures[0].note
-    slow = Drawing(tmp_path).result(timeout=0.0).figures[0]
-    assert not slow.image and "timed out" in slow.note
+    data = read_plot_data(folder)
+    assert data is not None and [t.id for t in data.trials] == ["0000", "0001", "0002"] and data.rungs == RUNGS
+    keys = [f.key for f in plots.all_figures(data, 1)]
+    assert keys == ["history", "curves", "parallel", "slice", "contour", "cost", "edf", "timeline", "resources"]

@@ -1,0 +1,75 @@
+"use strict";
+// Draws figures in the light or dark colors of the page. The report and the page of `sweeps ui` use this file. It needs Plotly.
+
+const Figures = (() => {
+  const drawn = new Map(); // element -> figure
+  const COLORS = {
+    light: {text: "#1f2328", grid: "#e4e8ed", line: "#b9c0c9", hover: "#ffffff"},
+    dark: {text: "#d5dae1", grid: "#2b313a", line: "#4a525e", hover: "#262c35"},
+  };
+  const WAYS = ["#2f7ed8", "#e69f00", "#11a683", "#cc3d4e", "#9467bd", "#56b4e9", "#b07d2b", "#8a8f98", "#d6336c", "#6b9e3c"];
+  const CONFIG = {responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  function isDark() {
+    const chosen = document.documentElement.dataset.theme;
+    return chosen ? chosen === "dark" : dark.matches;
+  }
+
+  function template() {
+    const c = isDark() ? COLORS.dark : COLORS.light;
+    const axis = {gridcolor: c.grid, linecolor: c.line, zerolinecolor: c.grid, tickcolor: c.line, automargin: true};
+    const scene = {backgroundcolor: "rgba(0,0,0,0)", gridcolor: c.line, zerolinecolor: c.line};
+    return {layout: {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", colorway: WAYS, font: {color: c.text, size: 12},
+      xaxis: axis, yaxis: axis, scene: {xaxis: scene, yaxis: scene, zaxis: scene},
+      hoverlabel: {bgcolor: c.hover, bordercolor: c.line, font: {color: c.text}},
+      modebar: {bgcolor: "rgba(0,0,0,0)", color: c.line, activecolor: c.text},
+    }};
+  }
+
+  // On a phone, dragging scrolls the page, the legend is below the figure, and a long legend is left out.
+  function fitted(element, plot) {
+    const narrow = element.clientWidth < 480, many = plot.data.length > 12;
+    const below = {orientation: "h", y: -0.22, x: 0}, axes = plot.data[0]?.type === "parcoords" ? plot.data[0].dimensions.length : 0;
+    return {
+      margin: {t: 16, r: 12, b: 48, l: narrow ? 52 : 64}, height: 340, uirevision: "kept", legend: narrow ? below : {},
+      ...plot.layout, ...(narrow && many ? {showlegend: false} : {}), ...(narrow ? {dragmode: false} : {}), template: template(),
+      ...(axes * 85 > element.clientWidth ? {width: axes * 85} : {}), // the reader scrolls to the other axes
+    };
+  }
+
+  async function draw(element, plot) {
+    drawn.set(element, plot);
+    // Plotly changes the objects that it gets, and a figure is drawn again when the colors change.
+    await Plotly.react(element, structuredClone(plot.data), structuredClone(fitted(element, plot)), CONFIG);
+    for (const gone of drawn.keys()) if (!gone.isConnected) drawn.delete(gone);
+  }
+
+  function redraw() {
+    for (const [element, plot] of drawn) if (element.isConnected) draw(element, plot);
+  }
+
+  function remembered(theme) {
+    try { // The storage is not available in a sandbox, such as the frame in which MLflow shows a report.
+      if (theme) localStorage.setItem("sweeps.theme", theme);
+      return localStorage.getItem("sweeps.theme");
+    } catch { return theme; }
+  }
+
+  function switchWith(button) {
+    const show = () => { button.textContent = isDark() ? "Light mode" : "Dark mode"; };
+    const saved = remembered();
+    if (saved === "dark" || saved === "light") document.documentElement.dataset.theme = saved;
+    show();
+    button.addEventListener("click", () => {
+      document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+      remembered(document.documentElement.dataset.theme);
+      show();
+      redraw();
+    });
+    dark.addEventListener("change", () => { show(); redraw(); });
+  }
+
+  return {draw, redraw, switchWith};
+})();
