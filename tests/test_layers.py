@@ -28,6 +28,7 @@ ORDER = (
     "sweep_report",
     "controller",
     "serving",
+    "dashboard",
     "terminal",
     "testing",
     "scaffold",

@@ -149,17 +149,29 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
         click.echo(printable(line, colors=True))
 
 
-@main.command()
+@main.command(short_help="Show all sweeps, live, on a page in the browser.")
 @options.root
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port to listen on; 0 picks a free port.")
+@click.option("--port", type=click.IntRange(0, 65535), default=5050, show_default=True, help="Port to listen on; 0 picks a free port.")
+@click.option("--allowed-hosts", default=None, metavar="HOST[,HOST]", help="Allowed values of the Host header.  [default: this machine]")
+@click.option("--token", default=None, help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.")
+@click.option("--token-file", type=options.PATH, default=None, help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]")
 @click.option(
-    "--sweep", default=None, metavar="NAME", shell_complete=complete_sweep, help="Print links to this sweep.  [default: the newest]"
+    "--sweep",
+    default=None,
+    metavar="NAME",
+    shell_complete=complete_sweep,
+    help="Show this sweep first.  [default: the list of all sweeps]",
 )
+@click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Serve MLflow's web interface, too.")
+@click.option("--mlflow-port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port of MLflow; 0 picks a free port.")
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]")
-@click.option("--open", "open_browser", is_flag=True, help="Open the sweep's trials in a browser.")
-def ui(root: Path, host: str, port: int, sweep: str | None, tracking_uri: str | None, open_browser: bool) -> None:
-    """Serve MLflow's UI for the sweeps of a root folder until Ctrl-C."""
-    from sweeps.tracking.mlflow.ui import serve_ui
+@click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
+def ui(root: Path, host: str, port: int, sweep: str | None, open_browser: bool, **more: Any) -> None:
+    """Show the sweeps of a root folder, live, on a page in the browser. Serve MLflow's web interface beside it. Ctrl-C ends both."""
+    from sweeps.dashboard.server import Mlflow, serve
+    from sweeps.serving.access import Access, token_of
 
-    sys.exit(serve_ui(root, host, port, open_browser, sweep, tracking_uri))
+    access = Access.of(more["allowed_hosts"], token_of(more["token"], more["token_file"]))
+    mlflow = Mlflow(more["mlflow_port"] if more["mlflow"] else None, more["tracking_uri"])
+    serve(root, host, port, click.echo, access, mlflow, sweep, open_browser)

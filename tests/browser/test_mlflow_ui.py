@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TRIALS = 12
 WAIT = 30_000  # milliseconds
 # MLflow opens its assistant over a fifth of the page on the first visit.
@@ -50,7 +48,7 @@ def shown(tmp_path_factory):
     run = command("run", REPO / "search_spaces" / "quickstart.yaml", "--dir", root, "--set", f"limits.max_trials={TRIALS}", "--json")
     out, err = run.communicate(timeout=200)
     assert run.returncode == 0, err
-    typed = [sys.executable, "-m", "sweeps.cli", "ui", "--dir", str(root), "--port", "0"]
+    typed = [sys.executable, "-m", "sweeps.cli", "ui", "--dir", str(root), "--port", "0", "--mlflow-port", "0"]
     env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     said = root / "said"
     with said.open("w") as log:
@@ -63,17 +61,6 @@ def shown(tmp_path_factory):
     finally:
         ui.send_signal(signal.SIGTERM)
         ui.wait(20)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: pip install -e '.[dev]'")
-    if CHROMIUM is None:
-        pytest.skip("the browser tests need Chromium, as `apt-get install chromium` brings it")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
@@ -154,7 +141,7 @@ def test_the_parent_shows_the_best_the_space_file_and_the_report(shown, page):
     with page.expect_popup() as opened:
         page.get_by_role("link", name="Report with figures").click()
     report = opened.value.frame_locator("iframe").locator("body")
-    report.locator("figure svg").first.wait_for()
+    report.locator(".js-plotly-plot").first.wait_for()
     assert "Parallel coordinates" in report.inner_text() and "Importance of the dimensions" in report.inner_text()
     page.get_by_text("Show more").click()
     page.wait_for_selector(f"text=The best 10 of {TRIALS} trials")

@@ -1,4 +1,4 @@
-"""Serve MLflow's UI for all sweeps of a root folder, and print links to a sweep's trials."""
+"""Run MLflow's web interface for all sweeps of a root folder, and make links to the pages of a sweep."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 from sweeps.core import logging_setup
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.secrets import without_password
-from sweeps.core.signals import SIGNALS, handling
 from sweeps.core.suggestions import did_you_mean
-from sweeps.core.sweep_folder import ORIGIN
 from sweeps.tracking.mlflow import views
 from sweeps.tracking.mlflow.tracker import default_uri
 
@@ -56,64 +53,40 @@ class Sweep:
     started: float
 
 
-def serve_ui(
-    root: Path,
-    host: str = "127.0.0.1",
-    port: int = 5000,
-    open_browser: bool = False,
-    sweep: str | None = None,
-    uri: str | None = None,
-) -> int:
-    """Serve MLflow's UI until Ctrl-C, and print links to a sweep.
+@contextlib.contextmanager
+def running_server(root: Path, host: str, port: int, uri: str | None, stop: threading.Event) -> Iterator[str]:
+    """Run MLflow's web interface while the `with` block runs, and yield its address.
 
     Args:
         root: Folder of all sweeps.
         host: Address to listen on.
         port: Port to listen on; 0 selects a free port.
-        open_browser: True to open the sweep's trials in a browser.
-        sweep: Name of the sweep to link to, in any form that `index_of` accepts. None selects the newest sweep.
         uri: MLflow's tracking URI. By default, the value of `MLFLOW_TRACKING_URI`, or else a SQLite file in `root`. If the URI names a
-            running server, no new server is started, and the links lead to the running server.
-
-    Returns:
-        The exit code for `sweeps ui`; 0 after Ctrl-C.
+            running server, no new server is started.
+        stop: Set by another thread to give up waiting for the start of the server.
 
     Raises:
-        InputError: MLflow has recorded no sweep, the given sweep does not exist, or the host and port are not available.
+        InputError: MLflow has recorded no sweep in the root, or the host and port are not available.
         SweepsError: MLflow did not start, or does not answer.
     """
     logging_setup.set_environment()
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
     if uri.startswith(("http://", "https://")):
         _check_server(uri)
-        _print_links(uri, f"MLflow runs at {uri}", sweep, open_browser)
-        return 0
-    if uri == default_uri(root):
-        _check_root(root, sweep)
+        yield uri
+        return
+    if uri == default_uri(root) and not (root / "mlflow.db").is_file():
+        raise InputError(Problem(str(root), "the folder has no mlflow.db, so MLflow has recorded no sweep in it"))
     port = free_port(host, port)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
     server = f"http://{shown}:{port}"
-    with handling(SIGNALS, _interrupt), tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as log:
         process = _start_server(uri, root, host, port, log)
         try:
-            print(f"starting MLflow's web interface for {root}; this takes some seconds", flush=True)
-            _wait_for_server(process, server, log)
-            _print_links(server, f"MLflow's web interface is at {server}; press Ctrl-C to stop", sweep, open_browser)
-            while process.poll() is None:  # `process.wait()` misses Ctrl-C if polars is installed, which lets the system restart the call.
-                time.sleep(0.1)
-            raise SweepsError(f"MLflow's server ended: {_last_line(log)}")
-        except KeyboardInterrupt:
-            return 0
+            _wait_for_server(process, server, log, stop)
+            yield server
         finally:
             _stop_server(process)
-
-
-def _check_root(root: Path, sweep: str | None) -> None:
-    """Before the server starts, raise InputError if the root has no sweep in MLflow, or if the given sweep does not exist."""
-    if not (root / "mlflow.db").is_file():
-        raise InputError(Problem(str(root), "the folder has no mlflow.db, so MLflow has recorded no sweep in it"))
-    if sweep is not None:
-        index_of([file.parent.name for file in sorted(root.glob(f"*/{ORIGIN}"), reverse=True)], sweep)
 
 
 def free_port(host: str, port: int) -> int:
@@ -123,7 +96,7 @@ def free_port(host: str, port: int) -> int:
         InputError: The port is out of range or in use, or the host is not an address of this machine.
     """
     if not 0 <= port <= 65535:
-        raise InputError(Problem("--port", f"{port} is not a port; a port must be from 0 to 65535"))
+        raise InputError(Problem("--mlflow-port", f"{port} is not a port; a port must be from 0 to 65535"))
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (socket.gaierror, UnicodeError) as e:
@@ -136,7 +109,9 @@ def free_port(host: str, port: int) -> int:
         except OSError as e:
             if e.errno == errno.EADDRNOTAVAIL:
                 raise InputError(Problem("--host", f"`{host}` is not an address of this machine")) from e
-            raise InputError(Problem("--port", f"{port}: {os.strerror(e.errno or 0)}; choose another port, or 0 for any free port")) from e
+            raise InputError(
+                Problem("--mlflow-port", f"{port}: {os.strerror(e.errno or 0)}; choose another port, or 0 for any free port")
+            ) from e
 
 
 def choose_sweep(sweeps: Sequence[Sweep], name: str | None) -> Sweep | None:
@@ -184,15 +159,9 @@ def links(server: str, sweep: Sweep) -> dict[str, str]:
     }
 
 
-def _print_links(server: str, head: str, name: str | None, open_browser: bool) -> None:
-    sweep = choose_sweep(_find_sweeps(server), name)
-    print(head, flush=True)
-    if sweep is None:
-        return
-    shown = links(server, sweep)
-    print("\n".join([sweep.name, *(f"  {title:<19} {link}" for title, link in shown.items())]), flush=True)
-    if open_browser:
-        webbrowser.open(next(iter(shown.values())))
+def links_by_name(server: str, sweeps: Iterable[Sweep]) -> dict[str, dict[str, str]]:
+    """Return the URLs of the pages of each sweep (see `links`), by the name of the sweep."""
+    return {sweep.name: links(server, sweep) for sweep in sweeps}
 
 
 def _check_server(uri: str) -> None:
@@ -213,8 +182,12 @@ def _check_server(uri: str) -> None:
             raise SweepsError(f"MLflow at {without_password(uri)} does not answer: {reason}") from e
 
 
-def _find_sweeps(server: str) -> list[Sweep]:
-    """Return the sweeps in all experiments of a server."""
+def find_sweeps(server: str) -> list[Sweep]:
+    """Return the sweeps in all experiments of a server.
+
+    Raises:
+        SweepsError: The server does not answer.
+    """
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 
@@ -239,13 +212,12 @@ def _start_server(uri: str, root: Path, host: str, port: int, log: IO[bytes]) ->
     return subprocess.Popen(command, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
-def _wait_for_server(process: subprocess.Popen[bytes], server: str, log: IO[bytes]) -> None:
+def _wait_for_server(process: subprocess.Popen[bytes], server: str, log: IO[bytes], stop: threading.Event) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
+    while process.poll() is None and time.monotonic() < deadline and not stop.wait(0.1):
         with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(f"{server}/health", timeout=2) as answer:
             if answer.status == 200:
                 return
-        time.sleep(0.1)
     raise SweepsError(f"MLflow's server did not start: {_last_line(log)}")
 
 
@@ -255,10 +227,6 @@ def _stop_server(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_SECONDS)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _last_line(log: IO[bytes]) -> str:

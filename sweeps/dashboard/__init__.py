@@ -1,0 +1,1 @@
+"""The page of `sweeps ui`: the sweeps of a root folder, live in a browser."""

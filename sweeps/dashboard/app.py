@@ -1,0 +1,231 @@
+"""The ASGI application of the page: its files for everyone, and the data and the commands by the rules of `sweeps serve`.
+
+The files of the page contain no data, so that a browser, which sends no token at first, can show the field for the token. Every request
+for data must have the token, if there is one. A request that changes something must also have the header `X-Sweeps`. Another site cannot
+send this header, because this server never gives the permission that browsers ask for (CORS).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sweeps.controller.commands import CommandError, parse, send
+from sweeps.controller.log_reader import read_logs
+from sweeps.controller.sweep_lookup import trial_of
+from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.folder_lock import is_driven
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.dashboard import content
+from sweeps.dashboard.reader import SweepReader, version_of
+from sweeps.serving.access import Access, Guard
+from sweeps.sweep_report import html_page
+from sweeps.sweep_report.plots import FIGURES
+
+STATIC = Path(__file__).parent / "static"
+LOG_LINES = 2000
+MAX_COMMAND_BYTES = 1 << 16
+# Seconds between two looks at the folders for changes, and seconds after which a comment is sent, so that dead connections close.
+POLL_SECONDS, ALIVE_SECONDS = 1.0, 15.0
+# Control sequences of terminals, such as colors.
+CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
+HEADERS = {
+    # Nothing comes from another server. Plotly makes functions from text and sets styles.
+    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+COMMAND_HEADER = "x-sweeps"
+READ_ONLY = (
+    "this server takes no commands, because other machines can reach it and it has no token; start `sweeps ui` with --token-file, "
+    "or with --host 127.0.0.1"
+)
+
+
+class Dashboard:
+    """The endpoints of the page. Methods without `async` run in threads.
+
+    Args:
+        root: Root folder of all sweeps.
+        may_command: True if the server accepts commands.
+
+    Attributes:
+        mlflow: Addresses of MLflow's pages by sweep and title. Another thread fills them as soon as MLflow runs.
+        ended: True as soon as the server shuts down, which ends the streams of events.
+    """
+
+    def __init__(self, root: Path, may_command: bool):
+        self.root, self.may_command = root, may_command
+        self.mlflow: dict[str, dict[str, str]] = {}
+        self.ended = False
+        self._readers: dict[str, SweepReader] = {}
+        self._lock = threading.Lock()
+
+    def reader(self, sweep: str) -> SweepReader:
+        """Return the reader of a sweep, given the name of the sweep's folder.
+
+        Raises:
+            HTTPException: There is no such sweep.
+        """
+        if sweep not in self._names():
+            raise HTTPException(404, f"no sweep `{sweep[:100]}` in {self.root}")
+        with self._lock:
+            return self._readers.setdefault(sweep, SweepReader(self.root / sweep))
+
+    def _names(self) -> list[str]:
+        if not self.root.is_dir():
+            return []
+        return sorted(folder.name for folder in self.root.iterdir() if SweepFolder(folder).origin.is_file())
+
+    def sweeps(self) -> dict[str, Any]:
+        """Return all sweeps of the root, the newest first."""
+        listed = []
+        for name in self._names():
+            try:
+                summary = self.reader(name).summary()
+            except (SweepsError, HTTPException) as e:  # the sweep was removed meanwhile, or is damaged
+                listed.append({"sweep": name, "state": "unreadable", "problems": [str(e)], "began": "", "trials": {}})
+                continue
+            listed.append(summary.to_json() | {"mlflow": self.mlflow.get(name, {})})
+        listed.sort(key=lambda sweep: str(sweep["began"]), reverse=True)
+        return {"root": str(self.root), "sweeps": listed}
+
+    def sweep(self, sweep: str) -> dict[str, Any]:
+        """Return a sweep with its table of trials."""
+        return content.sweep_json(self.reader(sweep).snapshot(), self.may_command, self.mlflow.get(sweep, {}))
+
+    def figure(self, sweep: str, key: str, request: Request) -> dict[str, Any]:
+        """Return a figure of a sweep."""
+        reader = self.reader(sweep)
+        if key not in FIGURES:
+            raise HTTPException(404, f"no figure `{key[:100]}`; valid: {', '.join(FIGURES)}")
+        options = content.figure_options(reader.snapshot().data, request.query_params, key)
+        return reader.figure(key, **options).to_json()
+
+    def trial(self, sweep: str, trial: str) -> dict[str, Any]:
+        """Return one trial."""
+        snapshot = self.reader(sweep).snapshot()
+        try:
+            return content.trial_json(trial_of(snapshot.study, trial), snapshot)
+        except InputError as e:
+            raise HTTPException(404, str(e)) from None
+
+    def log(self, sweep: str, trial: str) -> dict[str, Any]:
+        """Return the last lines of a trial's log."""
+        folder = self.reader(sweep).folder
+        try:
+            lines = deque(read_logs(folder, trial, None, False), maxlen=LOG_LINES + 1)
+        except InputError as e:
+            return {"text": "", "note": str(e)}
+        note = f"The last {LOG_LINES:,} lines; `sweeps logs {sweep} {trial}` prints all." if len(lines) > LOG_LINES else ""
+        return {
+            "text": "\n".join(CONTROL.sub("", line) for line in itertools.islice(lines, max(0, len(lines) - LOG_LINES), None)),
+            "note": note,
+        }
+
+    async def command(self, sweep: str, request: Request) -> JSONResponse:
+        """Send a command to the process that runs a sweep."""
+        if COMMAND_HEADER not in request.headers:
+            raise HTTPException(403, "a command must have the header `X-Sweeps`")
+        if not self.may_command:
+            raise HTTPException(403, READ_ONLY)
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_COMMAND_BYTES:
+                raise HTTPException(413, f"a command may have at most {MAX_COMMAND_BYTES} bytes")
+        return await asyncio.to_thread(self._send, sweep, bytes(body))
+
+    def _send(self, sweep: str, body: bytes) -> JSONResponse:
+        folder = self.reader(sweep).folder
+        try:
+            command = parse(body)
+        except CommandError as e:
+            raise HTTPException(422, str(e)) from None
+        if not is_driven(folder):
+            raise HTTPException(409, f"no process runs the sweep; `sweeps resume {sweep}` continues it")
+        send(folder, command)
+        return JSONResponse({"sent": command.command}, 202)
+
+    async def events(self, sweep: str | None = None) -> StreamingResponse:
+        """Return a stream of server-sent events: one at the start, and one after each change of the sweep, or of any sweep."""
+        folders: Callable[[], list[Path]]
+        if sweep is not None:
+            folder = (await asyncio.to_thread(self.reader, sweep)).folder
+            folders = lambda: [folder]  # noqa: E731
+        else:
+            folders = lambda: [self.root / name for name in self._names()]  # noqa: E731
+        return StreamingResponse(self._changes(folders), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+    async def _changes(self, folders: Callable[[], list[Path]]) -> AsyncIterator[str]:
+        seen, silent = None, 0.0
+        while not self.ended:
+            version = await asyncio.to_thread(lambda: [(folder.name, version_of(folder)) for folder in folders()])
+            if version != seen:
+                seen, silent = version, 0.0
+                yield f"event: change\ndata: {json.dumps(len(version))}\n\n"
+            elif silent >= ALIVE_SECONDS:
+                silent = 0.0
+                yield ": alive\n\n"
+            await asyncio.sleep(POLL_SECONDS)
+            silent += POLL_SECONDS
+
+
+def make_app(dashboard: Dashboard, access: Access) -> ASGIApp:
+    """Return the application.
+
+    Args:
+        dashboard: The endpoints.
+        access: The allowed hosts and the token. The files of the page need no token, because they contain no data.
+    """
+    data = FastAPI(openapi_url=None)
+    data.get("/sweeps")(dashboard.sweeps)
+    data.get("/sweeps/{sweep}")(dashboard.sweep)
+    data.get("/sweeps/{sweep}/figures/{key}")(dashboard.figure)
+    data.get("/sweeps/{sweep}/trials/{trial}")(dashboard.trial)
+    data.get("/sweeps/{sweep}/trials/{trial}/log")(dashboard.log)
+    data.post("/sweeps/{sweep}/commands")(dashboard.command)
+    data.get("/events")(dashboard.events)
+
+    app = FastAPI(openapi_url=None)
+    app.mount("/api", Guard(data, access))
+    files = FastAPI(openapi_url=None)
+    files.get("/")(lambda: FileResponse(STATIC / "index.html"))
+    files.get("/plotly.min.js")(lambda: FileResponse(html_page.plotly_file(), headers={"cache-control": "max-age=86400"}))
+    files.mount("/report", StaticFiles(directory=html_page.STATIC))
+    files.mount("/page", StaticFiles(directory=STATIC))
+    app.mount("/", Guard(files, Access(access.hosts)))
+    app.add_middleware(GZipMiddleware, minimum_size=2000)
+    return WithHeaders(app, HEADERS)
+
+
+class WithHeaders:
+    """ASGI middleware that adds headers to every answer."""
+
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str]):
+        self.app = app
+        self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the application."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *self.headers]
+            await send(message)
+
+        await self.app(scope, receive, with_headers)

@@ -1,0 +1,134 @@
+"""Read a sweep's folder for the page, and keep what was read until the folder changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.controller.sweep_summary import SweepSummary, summarize
+from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.folder_lock import is_driven
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.space.saved_space import recorded_space
+from sweeps.study import record, storage
+from sweeps.sweep_report import plots
+from sweeps.sweep_report.figures import Figure, PlotData, plot_data
+
+# A running sweep is read again at the earliest after this multiple of the time that reading took, so that the page leaves CPU to the sweep.
+REST = 4.0
+# Seconds after which a study in a database counts as changed, because the files in the folder do not show its changes.
+DATABASE_SECONDS = 5.0
+# The largest number of figures that are kept for one state of a sweep.
+KEPT_FIGURES = 64
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A sweep as read at one time.
+
+    Attributes:
+        version: Text that changes if the folder changes; see `version_of`.
+        summary: The summary of the sweep.
+        study: The study; None if there is none yet, or if it cannot be read.
+        data: What the figures show; None if there is no study, or if the space file cannot be read.
+        problem: Message that says why the study or the space file cannot be read; "" if they can be read.
+    """
+
+    version: str
+    summary: SweepSummary
+    study: record.Record | None
+    data: PlotData | None
+    problem: str = ""
+
+
+class SweepReader:
+    """Reads one sweep. Threads may share a reader.
+
+    Args:
+        folder: The sweep's folder.
+        clock: Returns monotonic time in seconds.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
+        self.folder = folder
+        self._clock, self._lock = clock, threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._summary: tuple[str, SweepSummary] | None = None
+        self._next = 0.0  # earliest time of the next reading
+        self._figures: dict[Any, Figure] = {}
+
+    def snapshot(self) -> Snapshot:
+        """Return the sweep. It is read if its folder has changed, but not right after the previous reading."""
+        with self._lock:
+            return self._read()
+
+    def summary(self) -> SweepSummary:
+        """Return the summary of the sweep. For an ended sweep, the study is not read."""
+        with self._lock:
+            start, version = self._clock(), version_of(self.folder)
+            if self._summary is None or (self._summary[0] != version and start >= self._next):
+                self._summary = version, summarize(self.folder)
+                self._rest(start)
+            return self._summary[1]
+
+    def figure(self, key: str, **options: Any) -> Figure:
+        """Return a figure of the sweep; see `sweeps.sweep_report.plots.figure`."""
+        with self._lock:
+            data = self._read().data
+            if data is None:
+                return Figure(key, "", note="The sweep has no trials yet.")
+            wanted = (key, *sorted(options.items()))
+            if wanted not in self._figures:
+                if len(self._figures) >= KEPT_FIGURES:
+                    self._figures.clear()
+                self._figures[wanted] = plots.figure(data, key, **options)
+            return self._figures[wanted]
+
+    def _read(self) -> Snapshot:
+        start, version = self._clock(), version_of(self.folder)
+        if self._snapshot is not None and (self._snapshot.version == version or start < self._next):
+            return self._snapshot
+        self._snapshot = read(self.folder, version)
+        self._figures.clear()
+        self._rest(start)
+        return self._snapshot
+
+    def _rest(self, start: float) -> None:
+        end = self._clock()
+        self._next = end + REST * (end - start)
+
+
+def read(folder: Path, version: str) -> Snapshot:
+    """Read a sweep's folder. `version` becomes the version of the snapshot."""
+    summary, study, data, problem = summarize(folder), None, None, ""
+    try:
+        study = record.read(folder)
+        if study is not None:
+            data = plot_data(study, recorded_space(folder), summary.state == "running", time.time())
+    except SweepsError as e:
+        problem = str(e)
+    return Snapshot(version, summary, study, data, problem)
+
+
+def version_of(folder: Path) -> str:
+    """Return a text that changes if what the page shows of a sweep changes."""
+    paths, parts = SweepFolder(folder), [is_driven(folder)]
+    states: list[Any] = [*parts, *map(_stamp, (storage.journal_in(folder), paths.origin, paths.result, paths.stages))]
+    try:
+        if parts[0] and storage.place_of(folder) is not None:
+            states.append(int(time.time() / DATABASE_SECONDS))
+    except InputError:  # `origin.json` is damaged, which the summary reports
+        pass
+    return repr(states)
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

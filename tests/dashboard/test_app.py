@@ -1,0 +1,176 @@
+"""The endpoints of the page: data, commands, and who may use them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+
+import pytest
+from fastapi.testclient import TestClient
+
+from sweeps.controller.commands import FOLDER, Enqueue, Stop, parse
+from sweeps.core.folder_lock import FolderLock
+from sweeps.dashboard import app as pages
+from sweeps.dashboard.app import Dashboard, make_app
+from sweeps.serving.access import Access
+from sweeps.sweep_report.plots import FIGURES
+from tests.dashboard.made import sweep_folder
+
+NAME = "made-20260102-120000"
+AT = f"/api/sweeps/{NAME}"
+SENT = {"x-sweeps": "1"}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Write a sweep once. Tests that change it use a copy."""
+    root = tmp_path_factory.mktemp("runs")
+    sweep_folder(root, 40, NAME, running=2)
+    return root
+
+
+@pytest.fixture
+def root(recorded, tmp_path):
+    return shutil.copytree(recorded, tmp_path / "runs")
+
+
+def client(root, access=Access(), may_command=True, **more) -> TestClient:  # noqa: B008 - frozen
+    return TestClient(make_app(Dashboard(root, may_command), access), base_url="http://localhost:5050", **more)
+
+
+def test_the_start_page_lists_the_sweeps(root):
+    sweep_folder(root, 3, "other-20260102-120000")
+    (root / "notes").mkdir()
+    listed = client(root).get("/api/sweeps").json()
+    assert {sweep["sweep"]: sweep["state"] for sweep in listed["sweeps"]} == {NAME: "killed", "other-20260102-120000": "killed"}
+    assert client(root / "none").get("/api/sweeps").json()["sweeps"] == []
+
+
+def test_a_sweep_has_a_table_of_its_trials(root):
+    shown = client(root).get(AT).json()
+    labels = [column["label"] for column in shown["columns"]]
+    assert labels == ["trial", "state", "mlogloss", "steps", "seconds", "preprocessor", "num_workers", "eta", "max_depth", "booster"]
+    rows = {row[0]: dict(zip(labels, row, strict=True)) for row in shown["rows"]}
+    assert len(rows) == 40 and rows["0039"]["state"] == "INTERRUPTED" and rows["0000"]["state"] in ("COMPLETE", "PRUNED")
+    assert isinstance(rows["0000"]["eta"], float) and rows["0000"]["booster"] in ("gbtree", "dart")
+    assert shown["best"]["value"] == min(row["mlogloss"] for row in rows.values() if row["state"] == "COMPLETE")
+    assert "pareto" not in [figure["key"] for figure in shown["figures"]] and not shown["running"]
+    assert {d["name"] for d in shown["dimensions"]} >= {"params.eta", "scaling.num_workers"}
+
+
+def test_every_figure_is_served(root):
+    server = client(root)
+    for key in FIGURES:
+        figure = server.get(f"{AT}/figures/{key}").json()
+        assert figure["key"] == key and figure["note"]
+        assert bool(figure["plot"]) == (key != "pareto")
+    assert server.get(f"{AT}/figures/slice?name=params.eta").json()["plot"]["layout"]["xaxis"]["type"] == "log"
+    contour = server.get(f"{AT}/figures/contour?x=params.max_depth&y=params.booster").json()["plot"]["layout"]
+    assert (contour["xaxis"]["title"]["text"], contour["yaxis"]["title"]["text"]) == ("max_depth", "booster")
+    assert server.get(f"{AT}/figures/contour?x=nonsense").json()["plot"]
+    curves = server.get(f"{AT}/figures/curves?trials=0003,0004").json()["plot"]["data"]
+    assert [trace["name"] for trace in curves] == ["0003", "0004"]
+    assert server.get(f"{AT}/figures/pie").status_code == 404
+
+
+def test_a_trial_is_shown_with_its_configuration_and_log(root):
+    server = client(root)
+    shown = server.get(f"{AT}/trials/7").json()
+    assert shown["trial"] == "0007" and {"preprocessor", "eta", "max_depth", "scaling.num_workers"} <= {
+        name for name, _ in shown["configuration"]
+    }
+    assert server.get(f"{AT}/trials/7/log").json() == {"text": "training trial 0007 <b>", "note": ""}
+    shutil.rmtree(root / NAME / "trials" / "0007")
+    assert "has not started" in server.get(f"{AT}/trials/7/log").json()["note"]
+    assert server.get(f"{AT}/trials/4711").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["none", "..", "%2e%2e", f"..%2fruns%2f{NAME}"])
+def test_only_sweeps_of_the_root_are_read(root, name):
+    for path in ("", "/trials/1", "/trials/1/log", "/figures/history"):
+        assert client(root).get(f"/api/sweeps/{name}{path}").status_code == 404
+
+
+def test_commands_reach_a_running_sweep(root):
+    server = client(root)
+    assert server.post(f"{AT}/commands", json={"command": "stop", "trial": "0039"}, headers=SENT).status_code == 409  # it does not run
+    lock = FolderLock(root / NAME)
+    try:
+        assert server.get(AT).json()["running"]
+        for command in ({"command": "stop", "trial": "0039"}, {"command": "enqueue", "parameters": {"params.eta": 0.1}}):
+            assert server.post(f"{AT}/commands", json=command, headers=SENT).status_code == 202
+        wrong = server.post(f"{AT}/commands", json={"command": "explode"}, headers=SENT)
+        assert wrong.status_code == 422 and "does not contain a valid command" in wrong.json()["detail"]
+        assert server.post(f"{AT}/commands", content=b"x" * 70_000, headers=SENT).status_code == 413
+    finally:
+        lock.release()
+    sent = [parse(file.read_text()) for file in sorted((root / NAME / FOLDER).glob("*.json"))]
+    assert sent == [Stop("0039"), Enqueue({"params.eta": 0.1})]
+
+
+def test_another_site_cannot_send_commands(root):
+    lock = FolderLock(root / NAME)
+    try:
+        server = client(root, Access(("localhost",)))
+        stop = {"command": "stop"}
+        assert server.post(f"{AT}/commands", json=stop).status_code == 403  # as a form of another site would send it
+        asked = server.options(f"{AT}/commands", headers={"origin": "http://evil.example", "access-control-request-headers": "x-sweeps"})
+        assert "access-control-allow-headers" not in asked.headers and "access-control-allow-origin" not in asked.headers
+        rebound = server.post(f"{AT}/commands", json=stop, headers={**SENT, "host": "evil.example"})
+        assert rebound.status_code == 400
+        assert server.get("/", headers={"host": "evil.example"}).status_code == 400
+        refused = client(root, may_command=False).post(f"{AT}/commands", json=stop, headers=SENT)
+        assert refused.status_code == 403 and "--token-file" in refused.json()["detail"]
+    finally:
+        lock.release()
+    assert not (root / NAME / FOLDER).exists()
+
+
+def test_data_needs_the_token_and_the_files_of_the_page_do_not(root):
+    server = client(root, Access.of(None, "secret"))
+    assert server.get("/").status_code == 200 and server.get("/page/page.js").status_code == 200
+    for path in ("/api/sweeps", AT, f"{AT}/figures/history", f"{AT}/trials/1", f"{AT}/trials/1/log", "/api/events"):
+        assert server.get(path).status_code == 401, path
+    assert server.post(f"{AT}/commands", json={"command": "stop"}, headers=SENT).status_code == 401
+    assert server.get(AT, headers={"authorization": "Bearer secret"}).status_code == 200
+
+
+def test_the_page_needs_no_network(root):
+    server = client(root)
+    page = server.get("/")
+    assert (
+        "default-src 'self'" in page.headers["content-security-policy"]
+        and "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    )
+    for file in ("page/page.js", "page/table.js", "page/server.js", "page/page.css", "report/figures.js", "report/look.css"):
+        answer = server.get(f"/{file}")
+        assert answer.status_code == 200 and file in page.text and "//" not in answer.text.replace("// ", "").replace("https://", "//", 1)
+    assert server.get("/plotly.min.js").text.startswith("/**\n* plotly.js")
+
+
+def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):
+    monkeypatch.setattr(pages, "POLL_SECONDS", 0.01)
+    dashboard = Dashboard(root, True)
+
+    async def listen() -> list[str]:
+        stream = (await dashboard.events(NAME)).body_iterator
+        events = [await anext(stream)]
+        (root / NAME / "stages.json").write_text("{}")
+        events.append(await anext(stream))
+        dashboard.ended = True
+        return [*events, *[event async for event in stream]]
+
+    events = asyncio.run(asyncio.wait_for(listen(), 10))
+    assert len(events) == 2 and all(event.startswith("event: change\n") for event in events)
+
+
+def test_a_damaged_sweep_is_shown_with_the_reason(root):
+    (root / NAME / "study.journal").write_text('{"op_code": 99}\nnonsense\n')
+    server = client(root)
+    shown = server.get(AT).json()
+    assert shown["rows"] == [] and any("study.journal" in note for note in shown["notes"])
+    assert server.get(f"{AT}/figures/history").json()["note"] == "The sweep has no trials yet."
+    assert server.get("/api/sweeps").json()["sweeps"][0]["sweep"] == NAME
+    (root / NAME / "origin.json").write_text("[]")
+    assert server.get("/api/sweeps").status_code == 200 and json.dumps(server.get(AT).json())
