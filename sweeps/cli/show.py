@@ -1,4 +1,4 @@
-"""Verbs that show sweeps and change nothing: `ls`, `show`, `logs` and `ui`."""
+"""Verbs that show sweeps: `ls`, `show`, `logs` and `ui`."""
 
 from __future__ import annotations
 

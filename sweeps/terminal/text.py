@@ -267,8 +267,8 @@ def _look(result: SweepResult) -> list[str]:
     if uri.startswith("http"):
         return [*lines, f"  open {uri}"]
     root = result.dir.parent
-    default = uri == f"sqlite:///{root / 'mlflow.db'}"
-    where = ("" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}") if default else f" --tracking-uri {uri}"
+    where = "" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}"
+    where += "" if uri == f"sqlite:///{root / 'mlflow.db'}" else f" --tracking-uri {uri}"
     return [*lines, f"  {shell_command('sweeps')} ui{where}"]
 
 
