@@ -93,7 +93,7 @@ class Dashboard:
 
     def sweeps(self) -> dict[str, Any]:
         """Return all sweeps of the root, the newest first."""
-        listed = []
+        listed: list[dict[str, Any]] = []
         for name in self._names():
             try:
                 summary = self.reader(name).summary()

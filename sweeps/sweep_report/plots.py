@@ -72,7 +72,7 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     for t in ranked:
         curve = thin(finite(t.curve), MAX_CURVE_POINTS)
         mode = "lines" if len(curve) > 30 else "lines+markers"
-        trace = {"type": "scatter", "mode": mode, "name": t.id, "marker": {"size": 4}, "line": {"width": 1.5}}
+        trace: dict[str, Any] = {"type": "scatter", "mode": mode, "name": t.id, "marker": {"size": 4}, "line": {"width": 1.5}}
         trace |= {"x": [step for step, _ in curve], "y": rounded(value for _, value in curve), "customdata": [t.id] * len(curve)}
         traces.append({**trace, "hovertemplate": f"trial {t.id}, step %{{x}}: %{{y}}<extra></extra>"})
     note = "The objective by step. A click on the legend hides a trial."
@@ -182,7 +182,13 @@ def timeline(data: PlotData) -> Figure:
     traces = []
     for state, chosen in by_state(data, shown).items():
         spans = [span(data, t) for t in chosen]
-        bar = {"type": "bar", "orientation": "h", "name": state, "marker": {"color": STATES[state]}, "customdata": [t.id for t in chosen]}
+        bar: dict[str, Any] = {
+            "type": "bar",
+            "orientation": "h",
+            "name": state,
+            "marker": {"color": STATES[state]},
+            "customdata": [t.id for t in chosen],
+        }
         bar |= {"base": [iso(start) for start, _ in spans], "x": [max(0.0, round((end - start) * 1000)) for start, end in spans]}
         texts = [f"{end - start:.1f} s, {workers_of(t)}" for t, (start, end) in zip(chosen, spans, strict=True)]
         bar |= {"y": [t.number for t in chosen], "text": texts, "textposition": "none"}
@@ -230,7 +236,12 @@ def pareto(data: PlotData) -> Figure:
     for label, chosen, color in (("other trials", others, "#8a8f98"), ("Pareto front", front, "#d6336c")):
         chosen = sorted(chosen, key=lambda t: t.result.values[0] or 0.0)
         columns = [rounded(t.result.values[i] for t in chosen) for i in range(count)]
-        trace = {"type": "scatter" if count == 2 else "scatter3d", "mode": "markers", "name": label, "customdata": [t.id for t in chosen]}
+        trace: dict[str, Any] = {
+            "type": "scatter" if count == 2 else "scatter3d",
+            "mode": "markers",
+            "name": label,
+            "customdata": [t.id for t in chosen],
+        }
         trace |= dict(zip("xyz", columns, strict=False)) | {"marker": {"color": color, "size": 7 if count == 2 else 4}}
         shown = ", ".join(f"{plain(n)} %{{{axis}}}" for n, axis in zip(names, "xyz", strict=False))
         traces.append({**trace, "hovertemplate": f"trial %{{customdata}}: {shown}<extra></extra>"})
