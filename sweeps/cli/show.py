@@ -163,7 +163,7 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     shell_complete=complete_sweep,
     help="Show this sweep first.  [default: the list of all sweeps]",
 )
-@click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Serve MLflow's web interface, too.")
+@click.option("--no-mlflow", is_flag=True, help="Do not serve MLflow's web interface beside the page.")
 @click.option("--mlflow-port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port of MLflow; 0 picks a free port.")
 @click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]")
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
@@ -173,5 +173,5 @@ def ui(root: Path, host: str, port: int, sweep: str | None, open_browser: bool, 
     from sweeps.serving.access import Access, token_of
 
     access = Access.of(more["allowed_hosts"], token_of(more["token"], more["token_file"]))
-    mlflow = Mlflow(more["mlflow_port"] if more["mlflow"] else None, more["tracking_uri"])
+    mlflow = Mlflow(None if more["no_mlflow"] else more["mlflow_port"], more["tracking_uri"])
     serve(root, host, port, click.echo, access, mlflow, sweep, open_browser)

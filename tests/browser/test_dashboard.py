@@ -179,6 +179,8 @@ def test_the_report_is_one_file_that_works_without_a_server(served, page, tmp_pa
     page.goto(f"file://{tmp_path}/report.html")
     history = drawn(page, "'0'")
     assert page.eval_on_selector(history, "plot => plot.data.at(-1).name") == "best so far"
+    titles = page.eval_on_selector_all(".modebar-btn", "all => all.map(button => button.dataset.title)")
+    assert "Zoom in" in titles and not [title for title in titles if "Share" in title or "Cloud" in title]
     page.get_by_role("button", name="Dark mode").click()
     page.wait_for_selector("text=Light mode")
     page.locator("text=Empirical distribution").scroll_into_view_if_needed()

@@ -141,6 +141,7 @@ def test_the_parent_shows_the_best_the_space_file_and_the_report(shown, page):
     with page.expect_popup() as opened:
         page.get_by_role("link", name="Report with figures").click()
     report = opened.value.frame_locator("iframe").locator("body")
+    report.locator(".plot").first.scroll_into_view_if_needed()  # a figure is drawn when the reader sees it
     report.locator(".js-plotly-plot").first.wait_for()
     assert "Parallel coordinates" in report.inner_text() and "Importance of the dimensions" in report.inner_text()
     page.get_by_text("Show more").click()

@@ -8,7 +8,8 @@ const Figures = (() => {
     dark: {text: "#d5dae1", grid: "#2b313a", line: "#4a525e", hover: "#262c35"},
   };
   const WAYS = ["#2f7ed8", "#e69f00", "#11a683", "#cc3d4e", "#9467bd", "#56b4e9", "#b07d2b", "#8a8f98", "#d6336c", "#6b9e3c"];
-  const CONFIG = {responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
+  // By default, Plotly shows a button that uploads the figure to its cloud.
+  const CONFIG = {responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
   function isDark() {
