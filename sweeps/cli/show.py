@@ -126,9 +126,9 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
 def _importance(folder: Path, study: Record | None) -> Importance | None:
     """Return the importances of a sweep's dimensions; None if there are too few trials, or if the space file cannot be read."""
     from sweeps.controller.sweep_comparison import space_or_none, sweep_importance
-    from sweeps.sweep_report.importance import MIN_TRIALS
+    from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS
 
-    if study is None or len(study.ran) < MIN_TRIALS:
+    if study is None or len(study.ran) < MIN_IMPORTANCE_TRIALS:
         return None
     space = space_or_none(folder, [])
     return None if space is None else sweep_importance(study, space)

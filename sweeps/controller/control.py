@@ -118,7 +118,7 @@ class FolderChannel:
         (self._folder / COMMANDS / name).unlink(missing_ok=True)
 
 
-class _DriverEnded(Exception):
+class DriverEnded(Exception):
     """The process that ran the sweep has ended before it answered."""
 
 
@@ -179,7 +179,7 @@ class SweepControl:
             return self._send(Stop(complete_trial_id(str(trial))), "trial")
         self._refuse_ended()
         deadline = time.monotonic() + self.timeout
-        with contextlib.suppress(_DriverEnded):
+        with contextlib.suppress(DriverEnded):
             if (answer := self._ask(Stop())).problems:
                 raise SweepsError(f"{self.name}: {'; '.join(answer.problems)}")
             while self.channel.is_driven():
@@ -244,7 +244,7 @@ class SweepControl:
         self._refuse_ended()
         try:
             answer = self._ask(command)
-        except _DriverEnded:
+        except DriverEnded:
             state = self._state()
             text = f"the sweep's process ended before it carried out the command ({state})"
             raise SweepsError(f"{self.name}: {text}; {self._way_out(state)}") from None
@@ -258,13 +258,13 @@ class SweepControl:
         """Send a command and wait for the answer.
 
         Raises:
-            _DriverEnded: The process that ran the sweep has ended. The command was taken back.
+            DriverEnded: The process that ran the sweep has ended. The command was taken back.
             SweepsError: The process does not answer in time. It carries out the command later.
         """
         name = self.channel.send(command)
         try:
             return wait_for_answer(self.channel, name, self.timeout)
-        except (KeyboardInterrupt, _DriverEnded):
+        except (KeyboardInterrupt, DriverEnded):
             self.channel.withdraw(name)
             raise
         except TimeoutError:
@@ -324,7 +324,7 @@ def wait_for_answer(
 
     Raises:
         TimeoutError: The process has not answered.
-        _DriverEnded: The process has ended and has not answered.
+        DriverEnded: The process has ended and has not answered.
     """
     deadline = clock() + timeout
     while True:
@@ -332,7 +332,7 @@ def wait_for_answer(
         if (answer := channel.answer(name)) is not None:
             return answer
         if not driven:
-            raise _DriverEnded
+            raise DriverEnded
         if clock() >= deadline:
             raise TimeoutError
         sleep(channel.interval)

@@ -23,11 +23,11 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sweeps.controller.commands import CommandError, parse, send
+from sweeps.controller.commands import Answer, Command, CommandError, parse
+from sweeps.controller.control import DriverEnded, FolderChannel, wait_for_answer
 from sweeps.controller.log_reader import read_logs
 from sweeps.controller.sweep_lookup import trial_of
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.core.folder_lock import is_driven
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.dashboard import content
 from sweeps.dashboard.reader import SweepReader, version_of
@@ -40,6 +40,8 @@ LOG_LINES = 2000
 MAX_COMMAND_BYTES = 1 << 16
 # Seconds between two looks at the folders for changes, and seconds after which a comment is sent, so that dead connections close.
 POLL_SECONDS, ALIVE_SECONDS = 1.0, 15.0
+# Seconds to wait for the answer to a command. Later answers are not shown, but the page shows what the command has changed.
+ANSWER_SECONDS = 5.0
 # Control sequences of terminals, such as colors.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
 HEADERS = {
@@ -156,10 +158,15 @@ class Dashboard:
             command = parse(body)
         except CommandError as e:
             raise HTTPException(422, str(e)) from None
-        if not is_driven(folder):
-            raise HTTPException(409, f"no process runs the sweep; `sweeps resume {sweep}` continues it")
-        send(folder, command)
-        return JSONResponse({"sent": command.command}, 202)
+        try:
+            answer = _ask(FolderChannel(folder), command)
+        except DriverEnded:
+            raise HTTPException(409, f"no process runs the sweep; `sweeps resume {sweep}` continues it") from None
+        except (SweepsError, CommandError) as e:
+            raise HTTPException(409, str(e)) from None
+        if answer is not None and answer.problems:
+            raise HTTPException(422 if answer.invalid else 409, "; ".join(answer.problems))
+        return JSONResponse({"sent": command.command, "text": "" if answer is None else answer.text}, 202)
 
     async def events(self, sweep: str | None = None) -> StreamingResponse:
         """Return a stream of server-sent events: one at the start, and one after each change of the sweep, or of any sweep."""
@@ -183,6 +190,20 @@ class Dashboard:
                 yield ": alive\n\n"
             await asyncio.sleep(POLL_SECONDS)
             silent += POLL_SECONDS
+
+
+def _ask(channel: FolderChannel, command: Command) -> Answer | None:
+    """Send a command, and return the answer. Return None if there is no answer within `ANSWER_SECONDS`.
+
+    Raises:
+        DriverEnded: No process runs the sweep.
+    """
+    if not channel.is_driven():
+        raise DriverEnded
+    try:
+        return wait_for_answer(channel, channel.send(command), ANSWER_SECONDS)
+    except TimeoutError:
+        return None
 
 
 def make_app(dashboard: Dashboard, access: Access) -> ASGIApp:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS as MIN_TRIALS
-from sweeps.sweep_report.figures import basis_of, plot_data
+from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS, basis_of, plot_data
 
 if TYPE_CHECKING:
     from sweeps.space import Space
@@ -39,7 +38,7 @@ def importance_of(record: Record | None, space: Space) -> Importance:
     if record is None:
         return Importance(unknown=_too_few(0))
     data = plot_data(record, space)
-    if (count := len(basis_of(data.trials, data.rungs)[1])) < MIN_TRIALS:
+    if (count := len(basis_of(data.trials, data.rungs)[1])) < MIN_IMPORTANCE_TRIALS:
         return Importance(unknown=_too_few(count))
     try:
         basis, shares = data.importances
@@ -52,4 +51,4 @@ def importance_of(record: Record | None, space: Space) -> Importance:
 
 
 def _too_few(count: int) -> str:
-    return f"importance needs {MIN_TRIALS} trials with comparable values, but there are {count}"
+    return f"importance needs {MIN_IMPORTANCE_TRIALS} trials with comparable values, but there are {count}"

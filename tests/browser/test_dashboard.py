@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.controller.commands import FOLDER, Stop, parse
+from sweeps.controller.commands import Stop, parse
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import SweepResult
+from sweeps.core.sweep_folder import COMMANDS
 from sweeps.space.saved_space import recorded_space
 from sweeps.study import record
 from tests.commands import REPO
@@ -162,7 +163,7 @@ def test_a_trial_is_stopped_and_changes_appear_without_a_reload(served, page):
     page.locator(f"#trials tr[data-trial='{RUNNING}']").click()
     page.get_by_role("button", name="Stop this trial").click()
     page.wait_for_selector("text=Sent: Stop trial 0999")
-    (sent,) = (served.folder / FOLDER).glob("*.json")
+    (sent,) = (served.folder / COMMANDS).glob("*.json")
     assert parse(sent.read_text()) == Stop(RUNNING)
     page.get_by_role("button", name="Close").click()
     (served.folder / "stages.json").write_text(f'{{"{RUNNING}": "silent: rank 0 has not reported for 310 s"}}')

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import sweeps
 from sweeps.controller.commands import Answer, Command, CommandQueue, Enqueue, Pause, Resume, Stop
-from sweeps.controller.control import FolderChannel, SweepControl, _DriverEnded, wait_for_answer
+from sweeps.controller.control import DriverEnded, FolderChannel, SweepControl, wait_for_answer
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import COMMANDS
@@ -57,7 +57,7 @@ def test_the_sender_waits_for_the_answer_the_end_of_the_process_or_the_timeout(a
         assert wait_for_answer(channel, "name", timeout, lambda: channel.now, channel.sleep) == Answer("done")
         assert channel.now == answers
     elif ends is not None and ends <= timeout:
-        with pytest.raises(_DriverEnded):
+        with pytest.raises(DriverEnded):
             wait_for_answer(channel, "name", timeout, lambda: channel.now, channel.sleep)
         assert channel.now == ends
     else:

@@ -9,8 +9,9 @@ import shutil
 import pytest
 from fastapi.testclient import TestClient
 
-from sweeps.controller.commands import FOLDER, Enqueue, Stop, parse
+from sweeps.controller.commands import Answer, Enqueue, Stop, parse
 from sweeps.core.folder_lock import FolderLock
+from sweeps.core.sweep_folder import COMMANDS
 from sweeps.dashboard import app as pages
 from sweeps.dashboard.app import Dashboard, make_app
 from sweeps.serving.access import Access
@@ -92,8 +93,9 @@ def test_only_sweeps_of_the_root_are_read(root, name):
         assert client(root).get(f"/api/sweeps/{name}{path}").status_code == 404
 
 
-def test_commands_reach_a_running_sweep(root):
+def test_commands_reach_a_running_sweep(root, monkeypatch):
     server = client(root)
+    monkeypatch.setattr(pages, "ANSWER_SECONDS", 0.01)  # nothing answers
     assert server.post(f"{AT}/commands", json={"command": "stop", "trial": "0039"}, headers=SENT).status_code == 409  # it does not run
     lock = FolderLock(root / NAME)
     try:
@@ -105,8 +107,26 @@ def test_commands_reach_a_running_sweep(root):
         assert server.post(f"{AT}/commands", content=b"x" * 70_000, headers=SENT).status_code == 413
     finally:
         lock.release()
-    sent = [parse(file.read_text()) for file in sorted((root / NAME / FOLDER).glob("*.json"))]
+    sent = [parse(file.read_text()) for file in sorted((root / NAME / COMMANDS).glob("*.json"))]
     assert sent == [Stop("0039"), Enqueue({"params.eta": 0.1})]
+
+
+@pytest.mark.parametrize(
+    "answer, status, text",
+    [
+        (Answer("paused; 2 trials run"), 202, "paused; 2 trials run"),
+        (Answer(problems=("eta: 7 is above 1",), invalid=True), 422, "eta: 7 is above 1"),
+        (Answer(problems=("the sweep is paused already",)), 409, "the sweep is paused already"),
+    ],
+)
+def test_the_answer_of_the_sweep_is_shown(root, monkeypatch, answer, status, text):
+    monkeypatch.setattr(pages, "wait_for_answer", lambda *given: answer)
+    lock = FolderLock(root / NAME)
+    try:
+        got = client(root).post(f"{AT}/commands", json={"command": "pause"}, headers=SENT)
+    finally:
+        lock.release()
+    assert got.status_code == status and text in (got.json().get("text"), got.json().get("detail"))
 
 
 def test_another_site_cannot_send_commands(root):
@@ -124,7 +144,7 @@ def test_another_site_cannot_send_commands(root):
         assert refused.status_code == 403 and "--token-file" in refused.json()["detail"]
     finally:
         lock.release()
-    assert not (root / NAME / FOLDER).exists()
+    assert not (root / NAME / COMMANDS).exists()
 
 
 def test_data_needs_the_token_and_the_files_of_the_page_do_not(root):

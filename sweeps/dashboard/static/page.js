@@ -212,8 +212,8 @@ const parsed = text => { try { return JSON.parse(text); } catch { return text; }
 
 async function send(sweep, command, text) {
   try {
-    await Server.command(sweep, command);
-    say(`Sent: ${text}. The sweep follows within seconds.`);
+    const answer = await Server.command(sweep, command);
+    say(answer.text ? `${text}: ${answer.text}.` : `Sent: ${text}. The sweep follows when it can.`);
   } catch (error) { say(error.message); }
 }
 
