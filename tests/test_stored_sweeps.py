@@ -301,7 +301,7 @@ def test_refit_trust_and_gc_of_a_stored_sweep(clean_ray, tmp_path, monkeypatch, 
         assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and "--trust" in refused.stderr, refused.stderr
         trusted = invoke("export", address, "--trial", other, "--trust")
         assert trusted.exit_code == 0, trusted.output
-    assert f"sweeps/{result.sweep}/exports/{other}/state.json" in bucket.files()
+    assert f"sweeps/{result.sweep}/exports/{other}/manifest.json" in bucket.files()
 
     dry = invoke("gc", address, "--top", "1", "--dry-run")
     assert dry.exit_code == 0 and "would free" in dry.output and checkpoints(bucket, result.sweep) == before
@@ -354,9 +354,9 @@ def latest_checkpoint(folder: Path) -> str | None:
 @pytest.mark.long
 def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(tmp_path, monkeypatch, bucket):
     first = machine(tmp_path, "first", monkeypatch)
-    asleep = command(
-        "run", space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1"), "--dir", "s3://bucket/sweeps", "-q"
-    )
+    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    # Each driver takes one of the machine's CPUs, as if it had a machine of its own.
+    asleep = command("run", file, "--dir", "s3://bucket/sweeps", "--cpus", "1", "-q")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     folder = next((first / "sweeps-runs").glob("own-*"))
     address, prefix = f"s3://bucket/sweeps/{folder.name}", f"sweeps/{folder.name}"
@@ -366,11 +366,11 @@ def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
     assert driver["pid"] == asleep.pid
 
     machine(tmp_path, "second", monkeypatch)
-    early = command("resume", address)
+    early = command("resume", address, "--cpus", "1")
     _, err = early.communicate(timeout=120)
     assert early.returncode != 0 and err.strip().splitlines()[-1].startswith(f"{address}: process {asleep.pid} on "), err
     bucket.put(f"{prefix}/driver.json", json.dumps(driver | {"time": driver["time"] - 60}).encode())
-    taking = command("resume", address, "--json")
+    taking = command("resume", address, "--cpus", "1", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0001.two")), 120, "the second process to hold in its second trial")
     asleep.send_signal(signal.SIGCONT)
     _, err = asleep.communicate(timeout=120)

@@ -46,7 +46,7 @@ def exported(folder: Path, tag: str):
 
 def started(bundle: Path, *options: str):
     """Start the server, and return its process and the address that it prints."""
-    process = command("serve", bundle, "--port", "0", *options)
+    process = command("serve", bundle, "--port", "0", "--no-example", *options)
     line = process.stderr.readline()
     assert line.startswith(f"serving {bundle} at http://"), line + process.stderr.read()
     return process, line.split(" at ")[1].split(" ")[0]

@@ -30,7 +30,7 @@ def requests(server):
 
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.port}/openapi.json")
     operations = {found.ok().path: found.ok() for found in schema.get_all_operations()}
-    assert set(operations) == {"/predict", "/health", "/schema", "/metrics"}
+    assert set(operations) == {"/predict", "/health", "/schema", "/example", "/metrics"}
     predict = operations["/predict"]
     bodies = (predict.as_strategy(generation_mode=mode) for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE))
     return st.one_of(*bodies, *(operation.as_strategy() for operation in operations.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import shlex
 import signal
 import socket
 import threading
@@ -115,6 +116,15 @@ def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, m
     assert process.wait(20) == 0 and process.stderr.read() == ""
     asking.join(20)
     assert not asking.is_alive()
+
+
+def test_the_printed_curl_command_gets_a_prediction(bundle):
+    process = command("serve", bundle[0], "--port", "0")
+    assert process.stderr.readline().startswith("serving ") and process.stderr.readline() == "try it:\n"
+    words = shlex.split(process.stderr.readline())
+    assert words[0] == "curl" and len(post(words[2].removesuffix("/predict"), words[-1].encode())) == 1
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0 and process.stderr.read() == ""
 
 
 def test_r11_a_token_from_the_environment_or_a_file_is_wanted_and_strangers_are_warned_of(bundle, tmp_path, monkeypatch):
