@@ -114,6 +114,7 @@ def test_a_lost_worker_is_replaced_and_the_script_continues_from_its_checkpoint(
     assert (folder / "checkpoint" / "step").read_text() == "6"
 
 
+@pytest.mark.extended
 def test_an_exit_code_on_one_rank_fails_the_trial_with_its_standard_error(clean_ray, tmp_path):
     later = "if rank == 1 and step == 2: raise SystemExit('out of luck')"
     folder, result = run(written(tmp_path, [1.0], later=later))

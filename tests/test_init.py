@@ -40,6 +40,7 @@ def test_a_dirty_table(tmp_path, monkeypatch):
     assert "column `price` holds 'soon' in row 1, but must hold an amount" in invoke("predict", folder / "bundle", "raw.csv").output
 
 
+@pytest.mark.extended
 def test_an_objective_of_optuna(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_objective.py").write_text(

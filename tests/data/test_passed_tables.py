@@ -75,6 +75,7 @@ def test_other_objects_are_refused_in_one_line(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 def test_a_sweep_of_passed_tables_is_resumed_and_rerun_without_them(clean_ray, tmp_path):
     polars = pytest.importorskip("polars")
