@@ -144,6 +144,7 @@ def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(clean_ray, files
     assert json.loads((files / "refitted" / "manifest.json").read_text())["made"]["refit"]["rows"] == 500
 
 
+@pytest.mark.long
 def test_changed_files_are_noticed_when_a_sweep_is_resumed(clean_ray, files, checked_in_this_process):
     result = swept(files, "stream", "1", trials=1)
     assert sweeps.resume(result.dir, add_trials=1).trials["completed"] == 2
@@ -257,6 +258,7 @@ def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
     assert [t.result.steps for t in trials] == [8, 2, 2, 2] and all(t.attempts == 1 for t in trials)
 
 
+@pytest.mark.long
 def test_a_lost_worker_and_a_lost_data_actor_cost_a_stream_no_trial(clean_ray, files):
     events = {"0000": ("die", 1), "0001": ("die", 0), "0002": ("lose the data actor", 0)}
     given = json.dumps({trial: {"what": what, "rank": rank} for trial, (what, rank) in events.items()})
@@ -269,6 +271,7 @@ def test_a_lost_worker_and_a_lost_data_actor_cost_a_stream_no_trial(clean_ray, f
         assert {rows for _, _, rows in finished} == {250} and {epoch for epoch, _, _ in finished} == {1, 2, 3}
 
 
+@pytest.mark.long
 def test_members_of_a_population_read_streams(clean_ray, files):
     pbt = "{name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}"
     x = "{uniform: [0.0, 1.0]}"

@@ -206,7 +206,7 @@ def test_the_taxi_trees_read_trips_with_ray_data(clean_ray, tmp_path):
 
 
 @marked
-@pytest.mark.parametrize(("name", "trials"), [("breast_cancer", 20), ("data_sets", 16)])
+@pytest.mark.parametrize(("name", "trials"), [("breast_cancer", 20), pytest.param("data_sets", 16, marks=pytest.mark.long)])
 def test_a_tutorial_that_is_stopped_can_be_resumed(tmp_path, name, trials):
     longer = ("--set", "space.params.num_boost_round=100", "--set", f"limits.max_trials={trials}")
     process = command("run", TUTORIALS / f"{name}.yaml", "--dir", tmp_path, "--json", *longer)
