@@ -1,13 +1,19 @@
-"""An S3 server in this process, which can fail on demand."""
+"""An S3 server in this process, which can fail on demand; and a folder in place of a bucket."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from sweeps.core.stores import ArrowStore
 
 KEY, SECRET = "AKIATESTS0000000000", "the-secret-of-the-tests-7Qz"
 
@@ -97,3 +103,16 @@ def storage() -> Iterator[Storage]:
             if value is not None:
                 os.environ[name] = value
         server.close()
+
+
+def folder_as_bucket(folder: Path, modules: Iterable[ModuleType], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a folder, and let modules open it in place of the bucket `s3://bucket`. Return the folder."""
+    folder.mkdir()
+
+    def opened(address: str, within: float | None = None) -> ArrowStore:
+        name = address.removeprefix("s3://bucket").strip("/")
+        return ArrowStore(fs.LocalFileSystem(), str(folder / name) if name else str(folder), address, within=0)
+
+    for module in modules:
+        monkeypatch.setattr(module, "open_store", opened)
+    return folder

@@ -34,7 +34,7 @@ TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command has done.
+    """The result of a command.
 
     Attributes:
         sweep: Name of the sweep.

@@ -31,7 +31,7 @@ PARTS = ("trials", "bundle", "checkpoint", "exports", "prepared", "tables", "ten
 
 @dataclass(frozen=True)
 class Removal:
-    """What the removal of a sweep deletes.
+    """The files and the MLflow runs that the removal of a sweep deletes.
 
     Attributes:
         name: Name of the sweep.

@@ -1,4 +1,4 @@
-"""What the page shows of a sweep and of a trial, as JSON objects. Pure functions."""
+"""Convert a sweep and a trial to the JSON objects that the page reads. Pure functions."""
 
 from __future__ import annotations
 

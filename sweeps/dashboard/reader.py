@@ -34,7 +34,7 @@ class Snapshot:
         version: Text that changes if the folder changes; see `version_of`.
         summary: The summary of the sweep.
         study: The study; None if there is none yet, or if it cannot be read.
-        data: What the figures show; None if there is no study, or if the space file cannot be read.
+        data: The values for the figures. None if there is no study, or if the space file cannot be read.
         problem: Message that says why the study or the space file cannot be read; "" if they can be read.
     """
 

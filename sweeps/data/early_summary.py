@@ -67,7 +67,7 @@ def _summarize(spec: DataSpec, space: Space, stream: bool) -> SourceSummary:
 
 
 class TableReader:
-    """Function that reads a source without Ray. Of a stream, it reads some rows only.
+    """Function that reads a source without Ray. It reads only some rows of a stream.
 
     Args:
         stream: True to read only some rows of files.
@@ -82,7 +82,7 @@ class TableReader:
         self.rows: dict[str, int] = {}
 
     def __call__(self, source: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
-        """Read a source; see `sources.read_source`. Of a stream, return some rows."""
+        """Read a source; see `sources.read_source`. Return only some rows of a stream."""
         if source.startswith("sklearn:"):
             table = read_source(source, base, place, args)
             self.rows[place.removeprefix("data.")] = table.num_rows

@@ -25,7 +25,7 @@ SAMPLED_FILES = 100
 
 @dataclass(frozen=True)
 class Ingest:
-    """Whether the data of a sweep is held in memory or streamed, and why.
+    """The choice between data in memory and streamed data, and its reason.
 
     Attributes:
         mode: "memory" or "stream".

@@ -20,7 +20,7 @@ METRICS = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regressio
 
 @dataclass(frozen=True)
 class Columns:
-    """What becomes of the columns of a table.
+    """The use of each column of a table in the space file.
 
     Attributes:
         drop: reason for each column that is dropped.

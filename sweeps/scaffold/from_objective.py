@@ -21,7 +21,7 @@ SUGGESTS = ("suggest_float", "suggest_int", "suggest_categorical", "suggest_unif
 
 @dataclass
 class Recording:
-    """What an objective did in one run.
+    """The calls that an objective made in one run.
 
     Attributes:
         distributions: distribution of each parameter that the objective suggested, in order.

@@ -45,7 +45,7 @@ def docs_page(
 
     Args:
         title: Title of the page.
-        description: What the model predicts.
+        description: A text about the predictions of the model.
         facts: Facts about the model, such as `sweep` and `trial`.
         fields: The fields of a row, each with its `name`, `type` and `rule`.
         example: Body of a request; None if there is no example.

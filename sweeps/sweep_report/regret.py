@@ -1,4 +1,4 @@
-"""How far the best trial so far is from the best known value, after a number of trials, seconds or core seconds. Pure functions, no I/O."""
+"""Compute the regret: the distance between the best value so far and the best known value, after some trials, seconds or core seconds."""
 
 from __future__ import annotations
 

@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mlflow.tracking import MlflowClient
-from pyarrow import fs
 
 from sweeps import cli
 from sweeps.controller import removal, store_mirror, stored_sweeps
 from sweeps.core import stores
 from sweeps.core.folder_lock import FolderLock
-from sweeps.core.stores import DRIVER, ArrowStore
+from sweeps.core.stores import DRIVER
 from sweeps.core.sweep_folder import ORIGIN, is_own
 from sweeps.tracking.mlflow import deletion
 from tests.commands import invoke, mlflow_database
 from tests.controller.test_sweep_lookup import made
-from tests.s3 import storage
+from tests.s3 import folder_as_bucket, storage
 
 BEGAN = 1_700_000_000.0
 
@@ -173,16 +172,7 @@ def test_every_file_of_a_sweep_is_its_own(old_sweep):
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
     """A folder in place of the bucket `s3://bucket`."""
-    folder = tmp_path / "bucket"
-    folder.mkdir()
-
-    def opened(address, within=None):
-        name = address.removeprefix("s3://bucket").strip("/")
-        return ArrowStore(fs.LocalFileSystem(), str(folder / name) if name else str(folder), address, within=0)
-
-    for module in (stores, store_mirror, stored_sweeps, removal):
-        monkeypatch.setattr(module, "open_store", opened)
-    return folder
+    return folder_as_bucket(tmp_path / "bucket", (stores, store_mirror, stored_sweeps, removal), monkeypatch)
 
 
 def in_store(bucket: Path, sweep: Path) -> str:

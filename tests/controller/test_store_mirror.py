@@ -9,7 +9,6 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from sweeps.controller import api, control, store_driver, store_mirror, stored_sweeps
 from sweeps.controller.store_driver import driver_silence
@@ -19,6 +18,7 @@ from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
 from sweeps.core.json_files import read_json_object
 from sweeps.core.stores import ArrowStore
 from tests.commands import space_of
+from tests.s3 import folder_as_bucket
 from tests.waiting import wait_until
 
 NAME = "churn-20260102-120000"
@@ -28,16 +28,7 @@ ADDRESS = f"s3://bucket/{NAME}"
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
     """A folder in place of the bucket."""
-    folder = tmp_path / "bucket"
-    folder.mkdir()
-
-    def opened(address, within=None):
-        name = address.removeprefix("s3://bucket").strip("/")
-        return ArrowStore(fs.LocalFileSystem(), str(folder / name) if name else str(folder), address, within=0)
-
-    for module in (stores, store_mirror, stored_sweeps, control):
-        monkeypatch.setattr(module, "open_store", opened)
-    return folder
+    return folder_as_bucket(tmp_path / "bucket", (stores, store_mirror, stored_sweeps, control), monkeypatch)
 
 
 @pytest.fixture
