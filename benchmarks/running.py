@@ -38,7 +38,7 @@ class RunFailed(Exception):
 
 
 def machine() -> dict[str, str]:
-    """Return the facts on which the measures depend: cores, processor, memory, versions and commit."""
+    """Return the facts on which the measures depend: cores, processor, memory, GPUs, versions and commit."""
     facts = {"cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())}
     with contextlib.suppress(OSError, StopIteration):
         cpu = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
@@ -46,6 +46,9 @@ def machine() -> dict[str, str]:
     with contextlib.suppress(OSError, StopIteration):
         total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
         facts["memory"] = f"{int(total.split()[1]) / 2**20:.0f} GiB"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        listed = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=True)
+        facts["GPUs"] = ", ".join(listed.stdout.split("\n")[:-1])
     facts["system"] = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     facts["versions"] = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS)
     with contextlib.suppress(OSError, subprocess.SubprocessError):

@@ -65,6 +65,12 @@ def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialRecord,
     return result, study.trials
 
 
+def run_space(folder: Path, name: str, *changes: str) -> sweeps.SweepResult:
+    """Run a space of `search_spaces/` on one worker that has the GPU, with changes of the form KEY=VALUE."""
+    scaling = "space.scaling={num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
+    return sweeps.run(REPO / "search_spaces" / name, dir=folder / "runs", overrides=[scaling, *changes])
+
+
 @pytest.mark.parametrize(
     "workers, gpus, nccl",
     [(1, 1, True), (1, 0.5, True), (2, 0.5, False), pytest.param(2, 1, True, marks=two_gpus)],
@@ -91,6 +97,39 @@ def test_the_network_is_trained_on_two_ranks_as_on_one(gpu_ray, tmp_path, worker
     assert result.trials["completed"] == 2
     alone, together = (trial.result.value for trial in trials)
     assert max(alone, together) < 0.3
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"precision": "bf16", "compile": "true"},
+        {"precision": "fp16", "accumulate": "2", "clip_norm": "1.0"},
+        {"strategy": "fsdp", "precision": "bf16"},
+    ],
+)
+def test_the_options_of_torch_train_a_network_on_a_gpu(gpu_ray, tmp_path, params):
+    changes = [f"space.params.{name}={value}" for name, value in {"lr": "0.01", **params}.items()]
+    result = run_space(tmp_path, "torch.yaml", "limits.max_trials=2", *changes)
+    assert result.trials["failed"] == 0 and result.best is not None and result.best["value"] < 0.5
+
+
+@pytest.mark.parametrize("name, package", [("keras_digits", "keras"), ("lightning", "lightning"), ("transformers", "transformers")])
+def test_other_frameworks_train_on_a_gpu(gpu_ray, tmp_path, name, package):
+    pytest.importorskip(package)
+    result = run_space(tmp_path, f"{name}.yaml", "limits.max_trials=2")
+    assert result.trials["failed"] == 0
+
+
+def test_mlflow_has_the_utilization_of_the_gpu(gpu_ray, tmp_path, monkeypatch):
+    pytest.importorskip("pynvml")
+    from mlflow.tracking import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.5")
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING", "1")
+    mlflow = run_space(tmp_path, "torch.yaml", "limits.max_trials=4").mlflow
+    client = MlflowClient(mlflow["tracking_uri"])
+    history = client.get_metric_history(mlflow["parent_run"], "system/gpu_0_utilization_percentage")
+    assert history and max(point.value for point in history) > 0, client.get_run(mlflow["parent_run"]).data.metrics
 
 
 def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(gpu_ray, tmp_path):
