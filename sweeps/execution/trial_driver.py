@@ -255,14 +255,21 @@ class TrialDriver:
         running.began = time.monotonic()
         ranks = [self.spawn(self._run_rank(*pair, running)) for pair in zip(gang.workers, assignments, strict=True)]
         late = await self._await_ranks(gang, running, ranks)
+        shares_stream = bool(prepared.get("stream")) and size > 1
         if late is None:
+            if shares_stream and any(isinstance(_result(rank), WorkerLost) for rank in ranks):
+                self._close_stream(gang, running, attempt)  # Otherwise a peer would wait for rows until the lost rank reads its own.
             await self._end_peers(gang, running, ranks)
         for worker, rank in zip(gang.workers, ranks, strict=True):
             if not rank.done():  # The rank hangs, or waits for a peer that has raised an exception.
                 self.workers.lose(worker, WorkerLost("killed"))
-        if prepared.get("stream") and size > 1:
-            gang.workers[0].send("close_stream", attempt_name(running.trial.id, attempt))
+        if shares_stream:
+            self._close_stream(gang, running, attempt)
         return self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
+
+    def _close_stream(self, gang: Gang, running: RunningTrial, attempt: int) -> None:
+        """End the split coordinator of an attempt. Do nothing if it has ended already."""
+        gang.workers[0].send("close_stream", attempt_name(running.trial.id, attempt))
 
     async def _end_peers(self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
         """After a rank has died or raised an exception, wait up to `PEERS_END_WITHIN` seconds until all ranks have ended.
