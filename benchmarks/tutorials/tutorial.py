@@ -111,8 +111,9 @@ class Tutorial:
                     ends.append(time.time())
 
             began = time.time()
-            # The driver needs no CPU. Ray Data's tasks run in the trial's placement group, so the group has one further CPU for them.
-            resources = tune.PlacementGroupFactory([{"CPU": 0, "memory": 16 * 2**20}, {"CPU": 1}])
+            # The driver needs no CPU. Ray Data's tasks run in the trial's placement group, so the group has one further CPU and memory for
+            # them. Ray refuses a bundle without resources.
+            resources = tune.PlacementGroupFactory([{"CPU": 0, "memory": 16 * 2**20}, {"CPU": 1, "memory": 2**30}])
             trainable = tune.with_resources(tune.with_parameters(port.driver, data=self.rows()), resources)
             results = tune.Tuner(
                 trainable,
