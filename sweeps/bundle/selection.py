@@ -1,0 +1,89 @@
+"""Choose the models of an ensemble greedily, and with replacement, after Caruana et al. (2004). Pure functions, no I/O.
+
+Rich Caruana, Alexandru Niculescu-Mizil, Geoff Crew and Alex Ksikes: Ensemble Selection from Libraries of Models. ICML 2004.
+https://doi.org/10.1145/1015330.1015432
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweeps.bundle.averaging import average
+
+Score = Callable[[np.ndarray], float]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The models of an ensemble.
+
+    Attributes:
+        weights: weight of each chosen model, by the model's index. The models are in the order in which the ensemble adds them up: the
+            largest weight first; among equal weights, the better model first. The weights have no common divisor.
+        value: score of the ensemble.
+        single: index of the best single model.
+        single_value: score of this model.
+        rounds: score of the ensemble after each round. A later round may be worse than an earlier one.
+    """
+
+    weights: Mapping[int, int]
+    value: float
+    single: int
+    single_value: float
+    rounds: tuple[float, ...]
+
+
+def select(predictions: Sequence[np.ndarray], score: Score, minimize: bool, rounds: int) -> Selection | None:
+    """Choose the models of an ensemble.
+
+    Each round adds the model with which the average of all chosen models scores best. A model may be added again, which gives the model
+    more weight. The result is the ensemble of the round with the best score. It is never worse than the best single model, which is the
+    ensemble of the first round. Among equally good models, the better single model is added, and then the model with the lower index. Among
+    equally good rounds, the first one is the result.
+
+    Args:
+        predictions: predictions of each model for the same rows, as `averaging.to_numbers` returns them.
+        score: function that scores predictions. A model whose own score is NaN or infinite is never chosen.
+        minimize: True if smaller scores are better.
+        rounds: number of rounds, at least 1.
+
+    Returns:
+        The chosen models, or None if no model has a finite score.
+    """
+
+    def loss(average_of_some: np.ndarray) -> float:
+        value = score(average_of_some)
+        return (value if minimize else -value) if math.isfinite(value) else math.inf
+
+    singles = [loss(prediction) for prediction in predictions]
+    ranked = sorted((i for i in range(len(predictions)) if singles[i] < math.inf), key=lambda i: (singles[i], i))
+    if not ranked:
+        return None
+    place = {model: i for i, model in enumerate(ranked)}
+    chosen, losses = Counter({ranked[0]: 1}), [singles[ranked[0]]]
+    best, total = dict(chosen), predictions[ranked[0]].astype(np.float64)
+    for count in range(2, rounds + 1):
+        after = [loss((total + predictions[i]) / count) for i in ranked]
+        model = ranked[after.index(min(after))]
+        chosen[model] += 1
+        total = total + predictions[model]
+        weights = _reduced(chosen, place)
+        losses.append(loss(average([predictions[i] for i in weights], list(weights.values()))))
+        if losses[-1] < min(losses[:-1]):
+            best = weights
+    sign = 1 if minimize else -1
+    return Selection(best, sign * min(losses), ranked[0], sign * losses[0], tuple(sign * value for value in losses))
+
+
+def _reduced(chosen: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:
+    """Return the weights without a common divisor, in the order of `Selection.weights`.
+
+    Without this, a model that was chosen three times could score otherwise than the model alone, because sums are rounded.
+    """
+    divisor = math.gcd(*chosen.values())
+    return {i: chosen[i] // divisor for i in sorted(chosen, key=lambda i: (-chosen[i], place[i]))}

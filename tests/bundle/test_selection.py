@@ -1,0 +1,120 @@
+"""Choose and average the models of an ensemble."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.bundle.averaging import average, to_numbers
+from sweeps.bundle.selection import select
+from sweeps.core.errors import BundleError
+
+LABELS = np.array([0.0, 1.0, 1.0, 0.0, 1.0])
+columns = st.lists(st.floats(0, 1, width=16), min_size=5, max_size=5).map(np.array)
+libraries = st.lists(columns, min_size=1, max_size=6)
+
+
+def mse(predictions):
+    return float(((predictions - LABELS) ** 2).mean())
+
+
+def r2(predictions):
+    return 1 - mse(predictions) / float(LABELS.var())
+
+
+def chosen_by(predictions, weights):
+    return average([predictions[i] for i in weights], list(weights.values()))
+
+
+@given(libraries, st.integers(1, 8), st.booleans())
+def test_an_ensemble_is_never_worse_than_the_best_single_model_and_its_score_is_exact(predictions, rounds, minimize):
+    score = mse if minimize else r2
+    selection = select(predictions, score, minimize, rounds)
+    singles = [score(p) for p in predictions]
+    assert selection.single_value == (min if minimize else max)(singles) == singles[selection.single]
+    assert selection.value <= selection.single_value if minimize else selection.value >= selection.single_value
+    assert selection.value == score(chosen_by(predictions, selection.weights)) == (min if minimize else max)(selection.rounds)
+    assert 1 <= sum(selection.weights.values()) <= rounds == len(selection.rounds)
+    assert math.gcd(*selection.weights.values()) == 1 and list(selection.weights.values()) == sorted(
+        selection.weights.values(), reverse=True
+    )
+
+
+@given(libraries, st.integers(1, 6))
+def test_more_rounds_are_never_worse_and_begin_with_the_same_rounds(predictions, rounds):
+    few, more = select(predictions, mse, True, rounds), select(predictions, mse, True, rounds + 1)
+    assert more.rounds[:rounds] == few.rounds and more.value <= few.value
+
+
+@given(libraries, st.integers(1, 6))
+def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(predictions, rounds):
+    selection = select(predictions, mse, True, rounds)
+    assert selection == select([p.copy() for p in predictions], mse, True, rounds)
+    assert selection == select(predictions + [p.copy() for p in predictions], mse, True, rounds), "of equal models, the first is taken"
+
+
+def test_of_equal_models_the_first_is_taken_and_an_equal_round_adds_nothing():
+    same = np.array([0.25, 0.5, 0.75, 0.25, 0.5])
+    selection = select([same, same, same], mse, True, 5)
+    assert selection.weights == {0: 1} and selection.single == 0
+
+
+def test_a_model_can_be_added_again():
+    """Two models err on opposite sides, one of them three times as far: the best average has the weights 3 and 1."""
+    near, far = LABELS + 0.1, LABELS - 0.3
+    selection = select([far, near], mse, True, 4)
+    assert selection.weights == {1: 3, 0: 1} and selection.single == 1
+    assert selection.value == pytest.approx(0, abs=1e-12) and selection.single_value == pytest.approx(0.01)
+
+
+def test_each_round_takes_the_best_of_all_extensions():
+    generator = np.random.default_rng(0)
+    predictions = [np.clip(LABELS + generator.normal(0, 0.5, 5), 0, 1) for _ in range(6)]
+    first = select(predictions, mse, True, 1).single
+    second = select(predictions, mse, True, 2)
+    best = min(mse((predictions[first] + p) / 2) for p in predictions)
+    assert second.rounds[1] == pytest.approx(best, rel=1e-12)
+
+
+def test_models_without_a_finite_score_are_never_chosen():
+    lost = np.full(5, np.nan)
+    assert select([lost, lost], mse, True, 3) is None and select([], mse, True, 3) is None
+    selection = select([lost, LABELS * 0.5, lost], mse, True, 3)
+    assert selection.weights == {1: 1} and selection.single == 1
+
+
+@given(columns, st.integers(1, 7))
+def test_the_average_of_one_model_is_its_output(values, weight):
+    assert (average([values], [1]) == values).all()
+    np.testing.assert_allclose(average([values, values], [weight, 1]), values, rtol=1e-12)
+
+
+def test_the_forms_of_output_become_numbers():
+    second = np.array([0.25, 0.75], dtype="float32")
+    for output in (second, second[:, None], np.stack([1 - second, second], axis=1)):
+        np.testing.assert_array_equal(to_numbers(output, "binary", 2), [0.25, 0.75])
+    np.testing.assert_array_equal(to_numbers(np.array([1, 0]), "binary", 2), [1.0, 0.0])
+    np.testing.assert_array_equal(to_numbers(np.array([2, 0]), "multiclass", 3), [[0, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(to_numbers(np.array([[3.0], [4.0]]), "regression", 0), [3.0, 4.0])
+    np.testing.assert_array_equal(to_numbers(np.array([[1], [0]]), "multilabel", 0), [[1.0], [0.0]])
+    assert to_numbers(np.zeros((2, 3), "float32"), "multioutput", 0).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("output", "task", "classes"),
+    [
+        (np.zeros((2, 3)), "binary", 2),
+        (np.zeros((2, 2)), "multiclass", 3),
+        (np.zeros(2), "multiclass", 3),
+        (np.array([0, 3]), "multiclass", 3),
+        (np.zeros((2, 2)), "regression", 0),
+        (np.zeros(2), "multilabel", 0),
+    ],
+)
+def test_other_forms_are_refused(output, task, classes):
+    with pytest.raises(BundleError, match=r"an array of .* with shape .*, which cannot be averaged"):
+        to_numbers(output, task, classes)
