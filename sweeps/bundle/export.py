@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,7 @@ def export_trial(
     result = study_store.results()[number]
     exporter = _Exporter(folder, space, study_store, number, result, target, roots, refitted, trust)
     exported = Exported(describe_recorded(study_store, number))
-    checkpoint, step, note = _model_to_export(folder, study_store, number, result, refitted, latest)
+    checkpoint, step, note = model_to_export(folder, study_store, number, result, refitted, latest)
     exported = replace(exported, notes=(note,) if note else ())
     if checkpoint is None:
         return exported
@@ -140,8 +141,7 @@ class _Exporter:
             return replace(exported, checkpoint=write.copy_checkpoint(source, self.target / "checkpoint"))
         sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
         try:
-            definitions = [definition_of(references.parse(name)[0], roots) for name in (trainer.loop, trainer.load)]
-            refuse_unsigned(source, [name for definition in definitions for name in definition.pickles], self.trust)
+            refuse_unsigned_checkpoint(source, self.space, roots, self.trust)
             return self._write_bundle(exported, source, step, trainer.load)
         except UnreadableFile as e:
             return replace(exported, error=e)
@@ -163,20 +163,14 @@ class _Exporter:
         if fitted is not None and (test := store.load_test(trial.data)) is not None:
             metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
             method = "decision_function" if metrics.needs(metric, info.task) == "scores" else "predict"
-            predictions = _predict(trial, load, source, fitted.transform(test[0]), method)
+            predictions = predict_checkpoint(trial, load, source, fitted.transform(test[0]), method)
             best["test"], note = score_test(metric, info.task, test[1], predictions)
             notes = (*notes, note) if note else notes
-        trainer = definition_of(references.parse(space.trainer.loop)[0], self.roots)
-        # Only the trainer's own `load` imports the modules that options name. The user's `load` imports what it needs by itself.
-        named = space.trainer.references if trainer.load else ()
         path = write.write_bundle(
             self.target / "bundle",
             checkpoint=source,
             fitted=fitted,
-            load=load,
-            left_out=trainer.resume_files,
-            imports=[*(references.parse(name)[0] for name in named), *space.trainer.packages],
-            roots=self.roots,
+            **code_of(space, self.roots),
             label=info.label,
             task=info.task,
             classes=info.classes,
@@ -196,27 +190,55 @@ class _Exporter:
             seed: seed of the trial.
             fingerprint: fingerprint of the data.
         """
-        space = self.space
         description = described if step == self.result.best_step else describe_recorded(self.study_store, self.number, step)
         training = description | {
             "test": test,
-            "sweep": self.folder.name,
-            "metric": space.objective.metric,
-            "goal": space.objective.goal,
             "best_step": step,
             "seed": seed,
-            "space": space.public(space.text),
-            "overrides": list(map(space.public, space.overrides)),
-            "data_fingerprint": fingerprint,
-            "git": provenance.git(space.data.base),
-            "versions": provenance.versions(),
+            **sweep_facts(self.folder, self.space, fingerprint),
         }
         if self.refitted is not None:
             training["refit"] = {"on": ["train", "valid"], "rows": self.refitted.rows, "steps": self.refitted.steps}
         return training
 
 
-def _model_to_export(
+def refuse_unsigned_checkpoint(source: Path, space: Space, roots: Sequence[Path], trust: bool) -> None:
+    """Raise UntrustedFile if the folder of a checkpoint has a pickle that this user's key has not signed, unless `trust` is true."""
+    names = [space.trainer.loop, *([space.trainer.load] if space.trainer.load else [])]
+    definitions = [definition_of(references.parse(name)[0], roots) for name in names]
+    refuse_unsigned(source, [name for definition in definitions for name in definition.pickles], trust)
+
+
+def code_of(space: Space, roots: Sequence[Path]) -> dict[str, Any]:
+    """Return the arguments of `write_bundle` that say which code a bundle needs: `load`, `left_out`, `imports` and `roots`."""
+    trainer = definition_of(references.parse(space.trainer.loop)[0], roots)
+    # Only the trainer's own `load` imports the modules that options name. The user's `load` imports what it needs by itself.
+    named = space.trainer.references if trainer.load else ()
+    imports = [*(references.parse(name)[0] for name in named), *space.trainer.packages]
+    return {"load": space.trainer.load, "left_out": trainer.resume_files, "imports": imports, "roots": roots}
+
+
+def sweep_facts(folder: Path, space: Space, fingerprint: str) -> dict[str, Any]:
+    """Return the facts about a sweep that every bundle's manifest records.
+
+    Args:
+        folder: the sweep's folder.
+        space: the search space.
+        fingerprint: fingerprint of the data.
+    """
+    return {
+        "sweep": folder.name,
+        "metric": space.objective.metric,
+        "goal": space.objective.goal,
+        "space": space.public(space.text),
+        "overrides": list(map(space.public, space.overrides)),
+        "data_fingerprint": fingerprint,
+        "git": provenance.git(space.data.base),
+        "versions": provenance.versions(),
+    }
+
+
+def model_to_export(
     folder: Path, study_store: StudyStore, number: int, result: Result, refitted: Refitted | None, latest: bool
 ) -> tuple[str | None, int, str]:
     """Return the checkpoint to export, the step of its model, and a note for the user, which may be empty.
@@ -265,7 +287,7 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
     return value, None
 
 
-def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame, method: str = "predict") -> Any:
+def predict_checkpoint(trial: Trial, load: str, source: Path, rows: pd.DataFrame, method: str = "predict") -> Any:
     """Predict rows with the model of a checkpoint.
 
     Args:

@@ -19,6 +19,7 @@ from sweeps.core.errors import BundleError, InputError, Problem
 FILE = integrity.MANIFEST
 DATA_FOLDER = "data/sweep"  # path in the bundle to which MLflow copies the data folder
 MODEL_FOLDER = "model"
+MEMBERS_FOLDER = "members"  # an ensemble has one folder in it for each member, named by the trial
 CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is not a chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
@@ -49,11 +50,28 @@ class ColumnSchema(BaseModel):
     shape: list[int] | None = None
 
 
+class Member(BaseModel):
+    """One model of an ensemble.
+
+    Attributes:
+        trial: id of the trial. The folder `data/sweep/members/TRIAL` has the model and its fitted preprocessor.
+        weight: weight of the model in the average. The weights of all members are whole numbers without a common divisor.
+        columns: raw features that the member takes, in the order of training. None if it takes all columns of the bundle.
+        training: how the model was trained: params, preprocessor, scaling, step, seed, and the scores on valid and test.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    trial: str = Field(pattern=r"^[0-9]+$")
+    weight: int = Field(ge=1)
+    columns: list[str] | None = None
+    training: dict[str, Any] = Field(alias="made")
+
+
 class Manifest(BaseModel):
     """Contents of `manifest.json`. The field names are the keys in the file, except `training`, whose key is `made`.
 
     Attributes:
-        format: version of the file format.
+        format: version of the file format. An ensemble has format 4.
         created: time of the export, ISO 8601 in UTC.
         load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
         label: name of the label column, or a list of the names of several columns; None if there is none.
@@ -72,10 +90,12 @@ class Manifest(BaseModel):
         requirements: pinned requirements of the packages that the bundle needs, such as `numpy==2.1.0`.
         pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle can run code.
         files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's path in the bundle.
+        members: the models of an ensemble, in the order in which the average adds them up. Empty for a single model; the file then does
+            not have this key, so that earlier versions of sweeps can read it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    format: Literal[2, 3] = 3
+    format: Literal[2, 3, 4] = 3
     created: str
     load: str
     label: str | list[str] | None
@@ -89,6 +109,7 @@ class Manifest(BaseModel):
     requirements: list[str]
     pickled: dict[str, str]
     files: dict[str, str] = Field(default_factory=dict)
+    members: list[Member] = Field(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
@@ -104,8 +125,15 @@ class Manifest(BaseModel):
 
     def write(self, bundle: Path) -> None:
         """Write the manifest and its hash. All other files of the bundle must be complete before this call."""
-        (bundle / FILE).write_text(json.dumps(self.model_dump(by_alias=True), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        content = self.model_dump(by_alias=True, exclude=None if self.members else {"members"})
+        (bundle / FILE).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         integrity.write_hashes(bundle)
+
+    def of_member(self, member: Member) -> Manifest:
+        """Return the manifest of a member of this ensemble, as if the member had a bundle of its own."""
+        named = {column.name: column for column in self.columns}
+        columns = self.columns if member.columns is None else [named[name] for name in member.columns]
+        return self.model_copy(update={"columns": columns, "training": self.training | member.training, "members": []})
 
     @classmethod
     def read(cls, bundle: Path) -> Manifest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from sweeps.bundle import integrity, schema
-from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MODEL_FOLDER, Manifest, require_bundle
+from sweeps.bundle.averaging import average, to_numbers
+from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MEMBERS_FOLDER, MODEL_FOLDER, Manifest, require_bundle
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
 from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
@@ -26,15 +27,16 @@ T = TypeVar("T")
 
 
 class Bundle:
-    """A model and its fitted preprocessor.
+    """A model and its fitted preprocessor, or an ensemble of models, each with its own fitted preprocessor.
 
     Attributes:
         path: the bundle's folder.
         manifest: how the bundle was made.
+        members: the models of an ensemble, each with the methods of a bundle, in the order of `manifest.members`. Empty for a single model.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, model: Any, fitted: Any):
-        self.path, self.manifest, self._model, self._fitted = path, manifest, model, fitted
+    def __init__(self, path: Path, manifest: Manifest, model: Any, fitted: Any, members: Sequence[Bundle] = ()):
+        self.path, self.manifest, self._model, self._fitted, self.members = path, manifest, model, fitted, tuple(members)
 
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return predictions for raw rows.
@@ -69,8 +71,11 @@ class Bundle:
             preprocessor, the columns are the raw features, in the order and with the dtypes of training.
 
         Raises:
-            InputError: columns are missing, a value does not fit its column, or the preprocessor raised an error.
+            InputError: columns are missing, a value does not fit its column, or the preprocessor raised an error. Also raised for an
+                ensemble, whose members have different preprocessors.
         """
+        if self.members:
+            raise InputError(Problem("transform", "each member of an ensemble has its own preprocessor; use `bundle.members[0].transform`"))
         raw = schema.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
         return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
 
@@ -81,7 +86,8 @@ class Bundle:
             rows: n raw rows, in the format that `predict` takes.
 
         Returns:
-            An array, usually of shape (n,) or (n, k). `label_output` describes its values.
+            An array, usually of shape (n,) or (n, k). `label_output` describes its values. For an ensemble, it is the weighted mean of the
+        members' outputs; see `sweeps.bundle.averaging`.
 
         Raises:
             InputError: see `predict`.
@@ -100,9 +106,17 @@ class Bundle:
             return raw if self._fitted is None else self._fitted.transform(raw)
 
     def _model_predict(self, raw: pd.DataFrame) -> Any:
+        if self.members:
+            return self._average([member._model_predict(raw[[c.name for c in member.manifest.columns]]) for member in self.members])
         with _as_input_errors():
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
             return _check_length(self._model.predict(prepared), len(raw))
+
+    def _average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the weighted mean of the members' outputs."""
+        manifest = self.manifest
+        numbers = [to_numbers(np.asarray(output), manifest.task, len(manifest.classes or ())) for output in outputs]
+        return average(numbers, [member.weight for member in manifest.members])
 
     def _call_on_rows(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], T]) -> T:
         """Call a function on rows. If it raises an InputError, find the value that causes the error.
@@ -159,21 +173,27 @@ class Bundle:
         Raises:
             InputError: the preprocessor or the model refused the values.
         """
-        kinds = {c.name: c.type for c in self.manifest.columns}
-        fitted = self._fitted
-        if (
-            count
-            and isinstance(fitted, FittedChain)
-            and fitted.fitted_steps
-            and all(_needs_no_conversion(c, kinds[c.name]) for c in fitted.inputs)
-        ):
-            arrays = {c.name: _typed_array(values[c.name], c) for c in fitted.inputs}
-            with contextlib.suppress(InputError):  # if the values are refused, `predict` below names the refused value
-                with _as_input_errors():
-                    output = np.asarray(_check_length(self._model.predict(fitted.transform_columns(arrays, count)), count))
+        with contextlib.suppress(InputError):  # if the values are refused, `predict` below names the refused value
+            if (output := self._output_of_values(values, count)) is not None:
                 return label_output(self.manifest, output, pd.RangeIndex(count))
+        kinds = {c.name: c.type for c in self.manifest.columns}
         frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
+
+    def _output_of_values(self, values: Mapping[str, list[Any]], count: int) -> np.ndarray | None:
+        """Return the model's output for checked values, or None if the values must be converted first; see `predict_values`."""
+        if self.members:
+            outputs = [member._output_of_values(values, count) for member in self.members]
+            found = [output for output in outputs if output is not None]
+            return self._average(found) if len(found) == len(outputs) else None
+        kinds, fitted = {c.name: c.type for c in self.manifest.columns}, self._fitted
+        if not count or not isinstance(fitted, FittedChain) or not fitted.fitted_steps:
+            return None
+        if not all(_needs_no_conversion(c, kinds[c.name]) for c in fitted.inputs):
+            return None
+        arrays = {c.name: _typed_array(values[c.name], c) for c in fitted.inputs}
+        with _as_input_errors():
+            return np.asarray(_check_length(self._model.predict(fitted.transform_columns(arrays, count)), count))
 
 
 def _check_length(output: Any, rows: int) -> Any:
@@ -275,6 +295,23 @@ def load_verified(path: Path) -> Bundle:
     """
     manifest = Manifest.read(path)
     data = path / DATA_FOLDER
+    if not manifest.members:
+        return _load_model(path, manifest, data)
+    folders = [(manifest.of_member(member), data / MEMBERS_FOLDER / member.trial) for member in manifest.members]
+    return Bundle(path, manifest, None, None, [_load_model(path, own, folder) for own, folder in folders])
+
+
+def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
+    """Load a single model and its preprocessor.
+
+    Args:
+        path: the bundle's folder.
+        manifest: the manifest of the bundle, or of a member of the ensemble.
+        data: folder with the model and the preprocessor.
+
+    Raises:
+        BundleError: see `load_verified`.
+    """
     fitted: Any = None
     try:
         if (data / step_files.FILE).is_file():

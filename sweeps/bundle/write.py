@@ -12,8 +12,10 @@ import shutil
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,8 @@ import pandas as pd
 
 from sweeps.bundle import check_process, integrity, manifest, schema
 from sweeps.bundle.check import import_pyfunc
-from sweeps.bundle.manifest import Manifest
+from sweeps.bundle.manifest import Manifest, Member
+from sweeps.bundle.model_card import ensemble_card
 from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_versions
 from sweeps.core import references
 from sweeps.core.atomic_files import staged
@@ -50,14 +53,30 @@ EXAMPLE_ROWS = 5
 # MLflow writes the example rows as JSON. If a row has more values than this number, as with large images, the example is a single row
 EXAMPLE_VALUES = 10_000
 CHECK_TIMEOUT = 300.0
+README = "README.md"
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model for a bundle.
+
+    Attributes:
+        checkpoint: folder of the checkpoint.
+        fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
+    """
+
+    checkpoint: Path
+    fitted: Any
 
 
 def write_bundle(
     target: Path,
     *,
-    checkpoint: Path,
-    fitted: Any,
+    checkpoint: Path | None = None,
+    fitted: Any = None,
+    members: Mapping[str, TrainedModel] = MappingProxyType({}),
+    member_facts: Sequence[Member] = (),
     load: str,
     left_out: Sequence[str] = (),
     imports: Sequence[str] = (),
@@ -73,8 +92,10 @@ def write_bundle(
 
     Args:
         target: the bundle's folder. If it already contains a bundle, this bundle is replaced.
-        checkpoint: folder of the checkpoint, which `load` reads.
+        checkpoint: folder of the checkpoint, which `load` reads. None for an ensemble.
         fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
+        members: the models of an ensemble, by the id of the trial. Empty for a single model.
+        member_facts: what the manifest says about the models of an ensemble.
         load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
         left_out: glob patterns of files in the checkpoint that are not copied. The `resume_files` of the module of `load` are never copied.
         imports: names of other modules that `load` may import. The bundle also contains the user's modules among them, and requires the
@@ -106,11 +127,16 @@ def write_bundle(
         "classes": None if classes is None else [json_scalar(c) for c in classes],
         "columns": [] if raw is None else schema.infer_schema(raw),
         "checked": raw is not None and expected is not None,
-        "tolerance": manifest.GPU_TOLERANCE if _had_gpus(training) else 0.0,
+        "tolerance": manifest.GPU_TOLERANCE if any(map(_had_gpus, [training, *(m.training for m in member_facts)])) else 0.0,
         "made": json.loads(json.dumps(training, default=str)),
     }
+    if member_facts:
+        about |= {"format": 4, "members": list(member_facts)}
     left_out = [*left_out, *definition_of(references.parse(load)[0], roots).resume_files]
-    _build(target, about, checkpoint, left_out, fitted, imports, roots, raw, expected)
+    models = {f"{manifest.MEMBERS_FOLDER}/{trial}": model for trial, model in members.items()}
+    if checkpoint is not None:
+        models[""] = TrainedModel(checkpoint, fitted)
+    _build(target, about, models, left_out, imports, roots, raw, expected)
     return target
 
 
@@ -122,28 +148,45 @@ def _had_gpus(training: dict[str, Any]) -> bool:
 def _build(
     target: Path,
     about: dict[str, Any],
-    checkpoint: Path,
+    models: Mapping[str, TrainedModel],
     left_out: Sequence[str],
-    fitted: Any,
     imports: Sequence[str],
     roots: Sequence[Path],
     raw: pd.DataFrame | None,
     expected: Any,
 ) -> None:
-    """Write and check a bundle; see `write_bundle`. `about` has the fields of the manifest that are known before any file is written."""
+    """Write and check a bundle; see `write_bundle`.
+
+    Args:
+        target: the bundle's folder.
+        about: the fields of the manifest that are known before any file is written.
+        models: the models, by their folder in the bundle's data folder. The folder of a single model is "", the data folder itself.
+        left_out: see `write_bundle`.
+        imports: see `write_bundle`.
+        roots: see `write_bundle`.
+        raw: see `write_bundle`.
+        expected: see `write_bundle`.
+    """
     if raw is not None:
         raw = raw.assign(**{n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}).reset_index(drop=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder, staged(target) as bundle:
         data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
-        pickled = _stage_data(data_folder, checkpoint, left_out, fitted, raw, about["columns"])
+        pickled = {}
+        for name, model in models.items():
+            pickled |= _stage_model(data_folder / name, model, left_out, "/".join(filter(None, [manifest.DATA_FOLDER, name])))
+        if raw is not None:
+            _write_rows(raw, about["columns"], data_folder / manifest.CHECK_ROWS)
         if about["checked"]:
             np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(expected))
-        code, requirements = _stage_code(Path(folder, "code"), [references.parse(about["load"])[0], *imports], roots, data_folder)
+        folders = [data_folder / name for name in models]
+        code, requirements = _stage_code(Path(folder, "code"), [references.parse(about["load"])[0], *imports], roots, folders)
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         facts = Manifest(**about, created=created, python=platform.python_version(), requirements=requirements, pickled=pickled)
         _save_model(bundle, target, facts, raw, data_folder, code)
         (bundle / integrity.NO_BYTECODE).touch()
+        if facts.members:
+            (bundle / README).write_text(ensemble_card(facts), encoding="utf-8")
         files = manifest.hash_files(bundle)
         pickled = {name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)} | pickled
         facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)
@@ -201,22 +244,19 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
     return target
 
 
-def _stage_data(
-    folder: Path, checkpoint: Path, left_out: Sequence[str], fitted: Any, raw: pd.DataFrame | None, columns: Sequence[manifest.ColumnSchema]
-) -> dict[str, str]:
-    """Write the data folder of a bundle: the checkpoint, the fitted preprocessor, and the raw rows.
+def _stage_model(folder: Path, model: TrainedModel, left_out: Sequence[str], place: str) -> dict[str, str]:
+    """Write the checkpoint of a model and its fitted preprocessor.
 
     Args:
-        folder: the data folder to create.
-        checkpoint: folder of the checkpoint.
+        folder: the folder to create.
+        model: the model.
         left_out: glob patterns of the checkpoint's files that are not copied.
-        fitted: the fitted preprocessor, or None.
-        raw: raw rows to store for the check, or None.
-        columns: schema of `raw`.
+        place: path that the folder will have in the bundle.
 
     Returns:
         The class of the object in each pickle of the preprocessor, by the pickle's path in the bundle.
     """
+    checkpoint, fitted = model.checkpoint, model.fitted
     if not checkpoint.is_dir():
         raise BundleError(f"{checkpoint}: the checkpoint does not exist")
     shutil.copytree(checkpoint, folder / manifest.MODEL_FOLDER, ignore=shutil.ignore_patterns(*left_out))
@@ -229,12 +269,7 @@ def _stage_data(
             pickled = {manifest.CUSTOM_PREPROCESSOR: f"{type(fitted).__module__}.{type(fitted).__qualname__}"}
     except (pickle.PicklingError, TypeError, AttributeError) as e:
         raise BundleError(f"the fitted preprocessor cannot be pickled: {e}") from e
-    try:
-        if raw is not None:
-            _write_rows(raw, columns, folder / manifest.CHECK_ROWS)
-    except (ValueError, TypeError) as e:  # includes Arrow's errors
-        raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
-    return {f"{manifest.DATA_FOLDER}/{name}": kind for name, kind in pickled.items()}
+    return {f"{place}/{name}": kind for name, kind in pickled.items()}
 
 
 def _example(raw: pd.DataFrame) -> pd.DataFrame:
@@ -244,28 +279,42 @@ def _example(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], file: Path) -> None:
-    """Write raw rows to a Parquet file. Tensors are written as nested lists."""
+    """Write raw rows to a Parquet file. Tensors are written as nested lists.
+
+    Raises:
+        BundleError: Parquet cannot store the rows.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tensors = {column.name: schema.tensors_to_arrow(raw[column.name]) for column in columns if column.type == "tensor"}
-    table = pa.Table.from_pandas(raw.assign(**dict.fromkeys(tensors)))
-    for name, values in tensors.items():
-        table = table.set_column(table.column_names.index(name), name, values)
-    pq.write_table(table, file)
+    try:
+        tensors = {column.name: schema.tensors_to_arrow(raw[column.name]) for column in columns if column.type == "tensor"}
+        table = pa.Table.from_pandas(raw.assign(**dict.fromkeys(tensors)))
+        for name, values in tensors.items():
+            table = table.set_column(table.column_names.index(name), name, values)
+        pq.write_table(table, file)
+    except (ValueError, TypeError) as e:  # includes Arrow's errors
+        raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
 
 
-def _stage_code(folder: Path, imports: Sequence[str], roots: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:
+def _stage_code(folder: Path, imports: Sequence[str], roots: Sequence[Path], data: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """Copy the local modules that are needed to load the bundle.
+
+    Args:
+        folder: the folder to create.
+        imports: see `write_bundle`.
+        roots: see `write_bundle`.
+        data: the folders of the models, with their preprocessors.
 
     Returns:
         The copied files and folders, and the pinned requirements of the packages that must be installed.
     """
     modules = {CHECK_MODULE, *imports}
-    for file in data.glob("*.pkl"):
-        modules |= pickled_modules(file.read_bytes())
-    if (data / step_files.FILE).is_file():
-        modules |= {references.parse(name)[0] for name in step_files.function_references(data)}
+    for place in data:
+        for file in place.glob("*.pkl"):
+            modules |= pickled_modules(file.read_bytes())
+        if (place / step_files.FILE).is_file():
+            modules |= {references.parse(name)[0] for name in step_files.function_references(place)}
     needed = find_requirements(modules, [Path(r).resolve() for r in roots])
     folder.mkdir()
     shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER_MODULE}.py")

@@ -19,6 +19,13 @@ from sweeps.cli.group import main
 @click.option("--pareto", is_flag=True, help="Export every trial of the Pareto front, for several objectives.")
 @click.option("--refit", is_flag=True, help="Train the trial again on train and valid together, up to the step of its best model.")
 @click.option("--latest", is_flag=True, help="Export the trial's latest checkpoint instead of the best one.")
+@click.option(
+    "--ensemble",
+    type=click.IntRange(1),
+    default=None,
+    metavar="N",
+    help="Export an average of at most N models, which N rounds choose by the rows of valid.",
+)
 @click.option("-o", "--output", type=options.PATH, default=None, help="Folder to write the bundle to.  [default: SWEEP/exports/ID]")
 @click.option("--register", "name", default=None, metavar="NAME", help="Register the bundle in MLflow as a new version of the model NAME.")
 @click.option(
@@ -34,7 +41,7 @@ from sweeps.cli.group import main
 def export(
     sweep: str, root: Path | str, top: int | None, pareto: bool, name: str | None, alias: str | None, force: bool, **how: Any
 ) -> None:
-    """Write the bundle of a trial of SWEEP. SWEEP is a folder, a name, the beginning of a name, or `latest`."""
+    """Write the bundle of a trial of SWEEP, or of an ensemble. SWEEP is a folder, a name, the beginning of a name, or `latest`."""
     from sweeps.controller import exports
     from sweeps.controller.stored_sweeps import fetched
     from sweeps.tracking.mlflow import registry

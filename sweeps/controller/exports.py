@@ -6,9 +6,10 @@ import contextlib
 import functools
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import stored_sweeps
 from sweeps.core.atomic_files import part_of
@@ -36,7 +37,10 @@ EXCLUSIVE = (
     ("--refit", "--top"),
     ("--refit", "--pareto"),
     ("--refit", "--latest"),
+    *(("--ensemble", other) for other in ("--trial", "--top", "--pareto", "--latest")),
 )
+# Why an ensemble cannot be refitted.
+NO_REFIT = "cannot be combined with --ensemble, which chooses models on the rows of valid; a refit would train on these rows"
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ def export(
     pareto: bool = False,
     refit: bool = False,
     latest: bool = False,
+    ensemble: int | None = None,
     output: str | os.PathLike[str] | None = None,
     reuse: bool = False,
     trust: bool = False,
@@ -77,8 +82,10 @@ def export(
             export without `refit` would contain. After a cross-validation, every export is a refit. The training runs on the Ray cluster
             with which the sweep started, or on this machine if the sweep started without one.
         latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
+        ensemble: Number of rounds in which models are chosen for an ensemble, at least 1. Each round adds one model, so this is also the
+            largest number of members. None to export single models.
         output: Folder to write. The default is SWEEP/exports/ID; `refit` adds the suffix `-refit`, and `latest` adds `-latest`. With `top`
-            or `pareto`, each trial gets a subfolder.
+            or `pareto`, each trial gets a subfolder. With `ensemble`, the default is SWEEP/exports/ensemble-ROUNDS.
         reuse: True to reuse a valid earlier export of the same model in SWEEP/exports.
         trust: True to read pickles in the sweep's folder even if this user's key has not signed them. Reading a pickle runs the code inside
             it.
@@ -96,6 +103,11 @@ def export(
         SweepFailed: The training loop failed during the refit.
     """
     given = {"--trial": trial is not None, "--top": top is not None, "--pareto": pareto, "--refit": refit, "--latest": latest}
+    given["--ensemble"] = ensemble is not None
+    if ensemble is not None and refit:
+        raise InputError(Problem("--refit", NO_REFIT))
+    if ensemble is not None and ensemble < 1:
+        raise InputError(Problem("--ensemble", f"is {ensemble}, but must be at least 1"))
     for first, second in EXCLUSIVE:
         if given[first] and given[second]:
             raise InputError(Problem(second, f"cannot be combined with {first}"))
@@ -104,8 +116,12 @@ def export(
             Problem("--cpus" if cpus is not None else "--gpus", "is allowed only with --refit, because nothing is trained without --refit")
         )
     export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
+    place = Path(output).resolve() if output else None
     with FolderLock(export_run.folder):
-        written = export_run.write(trial, top, pareto, Path(output).resolve() if output else None, reuse)
+        if ensemble is None:
+            written = export_run.write(trial, top, pareto, place, reuse)
+        else:
+            written = [export_run.write_ensemble(ensemble, place, reuse)]
     stored_sweeps.save_exports(export_run.folder, [exported.path for exported in written])
     return written
 
@@ -170,8 +186,11 @@ class _Export:
         existing = {number for number, target in targets.items() if os.path.lexists(target)}
         reused = {n for n in existing if reuse and output is None and holds_model(targets[n], self.refit, *self._step_and_value(n))}
         for number in existing - reused:
-            raise InputError(Problem("--output", f"{targets[number]} already exists; name another folder with -o"))
-        return [Written(target) if number in reused else self._write_one(number, target) for number, target in targets.items()]
+            raise _exists(targets[number])
+        return [
+            Written(target) if number in reused else self._write_one(target, functools.partial(self._write_bundle, number, target))
+            for number, target in targets.items()
+        ]
 
     def _target(self, number: int, output: Path | None, several: bool) -> Path:
         if output is not None:
@@ -188,15 +207,43 @@ class _Export:
         step = result.best_step if checkpoint is None else checkpoint.best_step
         return step, None if step is None else trial_export.objective_value(self.store, number, step)
 
-    def _write_one(self, number: int, target: Path) -> Written:
-        """Export one trial to a folder. If the export fails, the folder does not exist afterwards."""
+    def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
+        """Export an ensemble; see `export`."""
+        from sweeps.bundle import ensemble
+        from sweeps.controller.split_rows import read_splits
+        from sweeps.data import ingest
+
+        space = ingest.resolved(self.space, self.store.data)
+        ensemble.require_supported(space)
+        target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
+        candidates = ensemble.candidates_of(self.folder, space, self.store)
+        if os.path.lexists(target):
+            if reuse and output is None and holds_ensemble(target, rounds, candidates.steps):
+                return Written(target)
+            raise _exists(target)
+
+        def write(work: Path) -> Written:
+            variants = read_splits(self.folder, space, self.roots, self.store.data)
+            done = ensemble.export_ensemble(self.folder, space, self.store, candidates, variants, rounds, work, self.roots, self.trust)
+            done.bundle.rename(target)
+            return Written(target, done.notes)
+
+        return self._write_one(target, write)
+
+    def _write_one(self, target: Path, write: Callable[[Path], Written]) -> Written:
+        """Write one bundle to a folder. If the export fails, the folder does not exist afterwards.
+
+        Args:
+            target: The folder.
+            write: Function that writes the bundle. It gets a temporary folder on the same disk.
+        """
         work = part_of(target)
         try:
             work.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise InputError(Problem("--output", f"{target} cannot be written: {e.strerror}")) from None
         try:
-            return self._write_bundle(number, work, target)
+            return write(work)
         except Exception as e:
             if (reason := disk_error(e)) is None:
                 raise
@@ -208,7 +255,7 @@ class _Export:
                 with contextlib.suppress(OSError):  # The folder is not empty, because it holds other exports.
                     target.parent.rmdir()
 
-    def _write_bundle(self, number: int, work: Path, target: Path) -> Written:
+    def _write_bundle(self, number: int, target: Path, work: Path) -> Written:
         from sweeps.bundle import export as trial_export
         from sweeps.controller import trial_refit
 
@@ -225,6 +272,34 @@ class _Export:
         return Written(target, done.notes)
 
 
+def _exists(target: Path) -> InputError:
+    return InputError(Problem("--output", f"{target} already exists; name another folder with -o"))
+
+
+def holds_ensemble(target: Path, rounds: int, candidates: Mapping[str, int]) -> bool:
+    """Return whether a folder holds an undamaged ensemble that was chosen in the same way.
+
+    Args:
+        target: The folder.
+        rounds: Number of rounds of the selection.
+        candidates: The step of each model from which the selection would choose now, by the id of its trial.
+    """
+    about = (_training_of(target) or {}).get("ensemble", {})
+    return (about.get("rounds"), about.get("candidates")) == (rounds, dict(candidates))
+
+
+def _training_of(target: Path) -> dict[str, Any] | None:
+    """Return how the model of a bundle was trained; None if the folder holds no undamaged bundle."""
+    from sweeps.bundle import integrity
+    from sweeps.bundle.manifest import Manifest
+
+    try:
+        integrity.verify_hashes(target)
+        return Manifest.read(target).training
+    except (integrity.IntegrityError, OSError):
+        return None
+
+
 def holds_model(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
     """Return whether a folder holds an undamaged bundle of a given model.
 
@@ -234,13 +309,8 @@ def holds_model(target: Path, refit: bool, step: int | None, value: float | None
         step: Step at which the trial had the given model.
         value: The objective's value of the given model.
     """
-    from sweeps.bundle import integrity
-    from sweeps.bundle.manifest import Manifest
-
-    try:
-        integrity.verify_hashes(target)
-        training = Manifest.read(target).training
-    except (integrity.IntegrityError, OSError):
+    training = _training_of(target)
+    if training is None:
         return False
     return ("refit" in training, training.get("best_step"), training.get("value")) == (refit, step, to_json_value(value))
 
@@ -281,7 +351,9 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     from sweeps.bundle.manifest import Manifest
     from sweeps.tracking.mlflow import registry, uris
 
-    training = Manifest.read(bundle).training
+    manifest = Manifest.read(bundle)
+    members = ", ".join(f"{member.trial} (weight {member.weight})" for member in manifest.members)
+    training = manifest.training | ({"members": members} if members else {})
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
     if tracked == {}:
         raise InputError(

@@ -79,11 +79,13 @@ def register(
 ) -> list[str]:
     """Log a bundle as an artifact of its trial's run, and register it as a version of a model.
 
+    An ensemble has no single trial. Its bundle becomes an artifact of the sweep's run.
+
     Args:
         bundle: The bundle's folder.
         digest: SHA-256 of the bundle's manifest.
         training: How the model was trained, from the bundle's manifest: `sweep`, `trial`, `metric`, `goal`, `value`, and optionally
-            `refit` and `feasible`.
+            `refit` and `feasible`. For an ensemble, `trial` is None, and `members` is a text that lists the members.
         uri: MLflow's tracking URI.
         parent: ID of the sweep's run.
         name: Name of the registered model. The model is created if it does not exist.
@@ -106,12 +108,7 @@ def register(
 
     with _mlflow_errors(uri):
         client = MlflowClient(uri)
-        experiment = client.get_run(parent).info.experiment_id
-        where = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{training['trial']}'"
-        runs = client.search_runs([experiment], where, max_results=1)
-        if not runs:
-            raise InputError(Problem("--register", f"MLflow has no run of trial {training['trial']} of this sweep"))
-        run = runs[0]
+        run = _run_of(client, parent, training["trial"])
         if not client.search_registered_models(f"name = '{name}'", max_results=1):
             client.create_registered_model(name)
         versions = client.search_model_versions(f"name = '{name}'")
@@ -160,11 +157,24 @@ def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: 
     return f"alias {alias} moved from version {current} to version {version}: {reason}"
 
 
+def _run_of(client: MlflowClient, parent: str, trial: str | None) -> Run:
+    """Return the run of a trial, or the run of the sweep if there is no trial, as for an ensemble."""
+    sweep = client.get_run(parent)
+    if trial is None:
+        return sweep
+    where = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{trial}'"
+    runs = client.search_runs([sweep.info.experiment_id], where, max_results=1)
+    if not runs:
+        raise InputError(Problem("--register", f"MLflow has no run of trial {trial} of this sweep"))
+    return runs[0]
+
+
 def _create_version(client: MlflowClient, bundle: Path, digest: str, training: Mapping[str, Any], run: Run, name: str) -> str:
     """Create a new version of a registered model, and return the version's number."""
     artifact = f"bundle-{digest[:12]}"  # Bundles of one trial have separate files, because each bundle is a separate version.
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
     tags = {f"sweeps.{key}": str(training[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
+    tags |= {"sweeps.members": training["members"]} if "members" in training else {}
     tags |= {DIGEST: digest}
     tags |= {"sweeps.refit": "+".join(training["refit"]["on"])} if "refit" in training else {}
     tags |= {"sweeps.feasible": str(training["feasible"]).lower()} if "feasible" in training else {}

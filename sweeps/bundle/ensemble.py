@@ -1,0 +1,423 @@
+"""Export an ensemble: choose among the models of a sweep on the rows of valid, and write one bundle that averages the chosen models."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sweeps.bundle import averaging, selection, write
+from sweeps.bundle.export import (
+    code_of,
+    describe_recorded,
+    model_to_export,
+    predict_checkpoint,
+    refuse_unsigned_checkpoint,
+    score_test,
+    sweep_facts,
+)
+from sweeps.bundle.manifest import Member
+from sweeps.core import metrics, references
+from sweeps.core.checkpoint_files import local_checkpoint
+from sweeps.core.errors import BundleError, InputError, Problem
+from sweeps.core.label_columns import label_columns
+from sweeps.core.resources import COSTS
+from sweeps.core.result import to_json_value
+from sweeps.core.sweep_folder import refuse_special_files
+from sweeps.core.trial import CHECK_PREDICTIONS, format_trial_id
+from sweeps.data.prepared_store import DatasetInfo, PreparedStore
+from sweeps.space import Space
+from sweeps.study import ranking
+from sweeps.study.study_store import StudyStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweeps.data.variants import DataVariants
+
+OPTION = "--ensemble"
+# Only the best of more models are candidates, because the predictions of all candidates are held in memory.
+MOST_CANDIDATES = 200
+# Number of candidates that cannot be used which the notes name.
+SHOWN_REASONS = 3
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that an ensemble may contain.
+
+    Attributes:
+        number: number of the trial.
+        source: path or URI of the checkpoint.
+        step: step of the model.
+    """
+
+    number: int
+    source: str
+    step: int
+
+    @property
+    def trial(self) -> str:
+        """Id of the trial."""
+        return format_trial_id(self.number)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The models that an ensemble may contain.
+
+    Attributes:
+        models: the models, the best trial first.
+        trials: number of trials with a value that satisfy the constraints, with and without a checkpoint.
+    """
+
+    models: tuple[Candidate, ...]
+    trials: int
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """The step of each model, by the id of its trial."""
+        return {model.trial: model.step for model in self.models}
+
+
+@dataclass(frozen=True)
+class EnsembleExport:
+    """The result of an export.
+
+    Attributes:
+        bundle: the bundle's folder.
+        notes: the scores, the members, and other notes for the user.
+    """
+
+    bundle: Path
+    notes: tuple[str, ...]
+
+
+def require_supported(space: Space) -> None:
+    """Check that the models of a sweep can be averaged, and that sweeps can score them on the rows of valid.
+
+    Raises:
+        InputError: they cannot. The message gives the reason and the next step.
+    """
+    metric, goals = space.objective.metric, [o.metric for o in space.objectives]
+    if space.trainer.load is None:
+        text = "needs the key `load` of the trainer, a function that loads a model from a checkpoint; add it, and run the sweep again"
+    elif not space.data.given or not space.data.labels:
+        text = "needs the labelled rows of valid, which sweeps knows only if the space file has the section `data` with a `label`"
+    elif space.data.folds:
+        text = "does not work with a cross-validation, whose checkpoints hold no model"
+    elif space.data.ingest == "stream":
+        text = "does not work with streamed data, because the rows of valid must fit in memory; write `data.ingest: memory`"
+    elif len(goals) > 1:
+        text = f"needs a single objective, but this sweep has {len(goals)}: {', '.join(goals)}; use --pareto, or --trial ID"
+    elif metric in COSTS:
+        text = f"cannot choose models by the objective `{metric}`, because it is a cost and not a score of predictions; use --trial ID"
+    elif not references.is_reference(metric) and metric.removeprefix("valid-").removeprefix("valid_") not in metrics.METRICS:
+        text = (
+            f"cannot compute the objective `{metric}` from predictions, because only the loop knows it; use --trial ID, or run the sweep "
+            "with a metric of sweeps, such as `logloss` or `rmse`, or with a function `module:function`"
+        )
+    else:
+        return
+    raise InputError(Problem(OPTION, text))
+
+
+def candidates_of(folder: Path, space: Space, study_store: StudyStore) -> Candidates:
+    """Return the models that an ensemble may contain: the checkpoints of completed and of pruned trials that still exist.
+
+    Trials that violate a constraint are left out.
+
+    Args:
+        folder: folder of the sweep.
+        space: the search space.
+        study_store: the study.
+
+    Raises:
+        InputError: no such trial has a checkpoint.
+    """
+    results = study_store.results()
+    numbers = [n for n in ranking.ranked(results.items(), space.objective.goal == "minimize") if results[n].feasible]
+    models = []
+    for number in numbers:
+        source, step, _ = model_to_export(folder, study_store, number, results[number], None, False)
+        if source is not None:
+            models.append(Candidate(number, source, step))
+    if not models:
+        rule = " and satisfies the constraints" if space.constraints else ""
+        raise InputError(Problem(OPTION, f"no trial of this sweep has a value and a checkpoint{rule}"))
+    return Candidates(tuple(models[:MOST_CANDIDATES]), len(numbers))
+
+
+def export_ensemble(
+    folder: Path,
+    space: Space,
+    study_store: StudyStore,
+    candidates: Candidates,
+    variants: DataVariants,
+    rounds: int,
+    target: Path,
+    roots: tuple[Path, ...],
+    trust: bool = False,
+) -> EnsembleExport:
+    """Choose the models of an ensemble with `sweeps.bundle.selection`, and write their bundle.
+
+    Args:
+        folder: folder of the sweep.
+        space: the search space; `require_supported` has accepted it.
+        study_store: the study.
+        candidates: the models to choose from.
+        variants: the data of the sweep.
+        rounds: number of rounds of the selection.
+        target: folder in which the subfolder `bundle` is written.
+        roots: folders of the user's modules. They are added to `sys.path`.
+        trust: True to read the pickles in the sweep's folder even if they are not signed with this user's key.
+
+    Returns:
+        The bundle, and notes for the user.
+
+    Raises:
+        InputError: the metric cannot be computed, or no model can be scored.
+        BundleError: the bundle cannot be written, or predicts other values than the members.
+    """
+    sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
+    with contextlib.ExitStack() as stack:
+        exporter = _Exporter(folder, space, study_store, variants, roots, trust, stack)
+        return exporter.export(candidates, rounds, target)
+
+
+@dataclass(frozen=True)
+class _Exporter:
+    """Exports an ensemble. `stack` holds checkpoints that were downloaded. The other attributes are arguments of `export_ensemble`."""
+
+    folder: Path
+    space: Space
+    study_store: StudyStore
+    variants: DataVariants
+    roots: tuple[Path, ...]
+    trust: bool
+    stack: contextlib.ExitStack
+    problems: dict[str, str] = field(default_factory=dict)  # why candidates cannot be used, by the id of the trial
+
+    def export(self, candidates: Candidates, rounds: int, target: Path) -> EnsembleExport:
+        """Choose the members, and write their bundle; see `export_ensemble`."""
+        first = self.study_store.trial(candidates.models[0].number)
+        splits, info = self.variants.splits(first.data), self._prepared.load_info(first.data)
+        metric = self.space.objective.metric
+        if not references.is_reference(metric) and metrics.find(metric, info.task) is None:
+            raise InputError(
+                Problem(OPTION, f"the metric `{metric}` is not defined for predictions of the task {info.task}; use --trial ID")
+            )
+        models = self._of_one_source(candidates.models)
+        predictions = dict(self._predict_valid(models, info))
+        models = [model for model in models if model.number in predictions]
+        labels = _labels_of(splits.valid, info)
+        minimize = self.space.objective.goal == "minimize"
+        outputs = [predictions[model.number] for model in models]
+        found = selection.select(outputs, lambda p: self._score(info.task, labels, p), minimize, rounds)
+        if found is None:
+            raise self._nothing_scored()
+        scores = {models[i].number: self._score(info.task, labels, outputs[i]) for i in {*found.weights, found.single}}
+        members = {models[i]: weight for i, weight in found.weights.items()}
+        tests, note = self._score_test([*members, models[found.single]], list(members.values()), info)
+        about = {
+            "rounds": rounds,
+            "values": found.rounds,
+            "rows": len(labels),
+            "candidates": candidates.steps,
+            "single": {"trial": models[found.single].trial, "value": found.single_value, "test": tests[models[found.single].number]},
+        }
+        facts = {**sweep_facts(self.folder, self.space, self._fingerprint), "trial": None, "value": found.value, "test": tests[None]}
+        bundle = self._write(target, members, {n: (scores[n], tests[n]) for n in scores}, {**facts, "ensemble": about})
+        notes = [*_score_lines(metric, facts, about["single"]), _member_line(members, len(models), candidates.trials, rounds)]
+        return EnsembleExport(bundle, (*notes, *([note] if note else ()), *self._problem_lines()))
+
+    @property
+    def _prepared(self) -> PreparedStore:
+        return PreparedStore(self.folder, self.trust)
+
+    @property
+    def _fingerprint(self) -> str:
+        return self.variants.fingerprint
+
+    def _of_one_source(self, models: Sequence[Candidate]) -> list[Candidate]:
+        """Return the models whose trials read the same source as the best trial. Other sources may have other rows of valid."""
+        sources = {model: self.variants.source_index(self.study_store.trial(model.number).data) for model in models}
+        for model, source in sources.items():
+            if source != sources[models[0]]:
+                self.problems[model.trial] = "its trial read another source of data"
+        return [model for model, source in sources.items() if source == sources[models[0]]]
+
+    def _local(self, model: Candidate) -> Path:
+        """Return the local folder of a checkpoint.
+
+        Raises:
+            InputError: the folder has links, or a pickle that is not signed with this user's key.
+        """
+        source = self.stack.enter_context(local_checkpoint(model.source))
+        refuse_special_files(source)
+        refuse_unsigned_checkpoint(source, self.space, self.roots, self.trust)
+        return source
+
+    def _predict_valid(self, models: Sequence[Candidate], info: DatasetInfo) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the number of each model's trial and the model's predictions for valid. Models that cannot predict are left out.
+
+        Valid is prepared once for all models with the same data variant and preprocessor.
+        """
+        chains: dict[tuple[str, Any], list[Candidate]] = {}
+        for model in models:
+            trial = self.study_store.trial(model.number)
+            chains.setdefault((self.variants.fingerprint_of(trial.data), trial.preprocessor), []).append(model)
+        for alike in chains.values():
+            trial = self.study_store.trial(alike[0].number)
+            splits = self.variants.splits(trial.data)
+            raw = splits.valid.select(list(splits.features)).to_pandas()
+            rows = self._prepared.load_chain(trial.preprocessor, trial.data).transform(raw)
+            for model in alike:
+                try:
+                    yield model.number, self._predict(model, rows, info)
+                except BundleError as e:
+                    self.problems[model.trial] = str(e)
+
+    def _predict(self, model: Candidate, rows: pd.DataFrame, info: DatasetInfo) -> np.ndarray:
+        """Predict prepared rows.
+
+        Raises:
+            BundleError: the model cannot be loaded or cannot predict, or the metric needs probabilities and the model predicts classes.
+        """
+        load, metric = self.space.trainer.load, self.space.objective.metric
+        assert load is not None
+        output = np.asarray(predict_checkpoint(self.study_store.trial(model.number), load, self._local(model), rows))
+        only_classes = info.classes is not None and output.ndim == 1 and output.dtype.kind in "iub"
+        if only_classes and metrics.needs(metric, info.task) not in (None, "classes"):
+            raise BundleError(f"`{metric}` needs probabilities, but the model predicts only classes")
+        return averaging.to_numbers(output, info.task, len(info.classes or ()))
+
+    def _score(self, task: str | None, labels: np.ndarray, predictions: np.ndarray) -> float:
+        metric = self.space.objective.metric
+        try:
+            value = metrics.score(metric, task, labels, predictions)
+        except Exception as e:  # a user's metric may raise anything
+            text = f"the metric `{metric}` cannot be computed on valid: {type(e).__name__}: {e}"
+            raise InputError(Problem(OPTION, text)) from e
+        assert value is not None
+        return value
+
+    def _nothing_scored(self) -> InputError:
+        metric = self.space.objective.metric
+        reason = f": trial {' '.join(next(iter(self.problems.items())))}" if self.problems else ""
+        return InputError(Problem(OPTION, f"no model of this sweep has a finite `{metric}` on valid{reason}"))
+
+    def _score_test(
+        self, models: Sequence[Candidate], weights: Sequence[int], info: DatasetInfo
+    ) -> tuple[dict[int | None, float | None], str | None]:
+        """Score models and their average on the test split.
+
+        Args:
+            models: the members, and after them the best single model.
+            weights: weights of the members.
+            info: information about the data.
+
+        Returns:
+            The score of each model by the number of its trial, and the score of the average under the key None. All scores are None if
+            there is no test split. The second result is a note that says why a score cannot be computed.
+        """
+        outputs: list[np.ndarray] = []
+        scores: dict[int | None, float | None] = dict.fromkeys([None, *(model.number for model in models)])
+        labels = None
+        for model in models:
+            trial = self.study_store.trial(model.number)
+            if (test := self._prepared.load_test(trial.data)) is None:
+                return scores, None
+            rows, labels = self._prepared.load_chain(trial.preprocessor, trial.data).transform(test[0]), test[1]
+            outputs.append(self._predict(model, rows, info))
+        assert labels is not None
+        mean = averaging.average(outputs[: len(weights)], weights)
+        note = None
+        for number, output in zip([None, *(model.number for model in models)], [mean, *outputs], strict=True):
+            scores[number], note = score_test(self.space.objective.metric, info.task, labels, output)
+        return scores, note
+
+    def _write(
+        self,
+        target: Path,
+        members: Mapping[Candidate, int],
+        scores: Mapping[int, tuple[float | None, float | None]],
+        facts: dict[str, Any],
+    ) -> Path:
+        """Write the bundle.
+
+        Args:
+            target: folder in which the subfolder `bundle` is written.
+            members: the weight of each member.
+            scores: the scores on valid and test, by the number of the trial.
+            facts: facts about the sweep and the ensemble, for the manifest.
+        """
+        trials = {model: self.study_store.trial(model.number) for model in members}
+        infos = {model: self._prepared.load_info(trial.data) for model, trial in trials.items()}
+        first = next(iter(infos.values()))
+        checks = {name: info.check[name] for info in infos.values() for name in info.features}
+        whole = next(iter(self.variants.sources.values())).features
+        raw = first.check[[]].assign(**{name: checks[name] for name in sorted(checks, key=whole.index)})
+        models, described = {}, []
+        for model, weight in members.items():
+            trial, (value, test) = trials[model], scores[model.number]
+            chain = self._prepared.load_chain(trial.preprocessor, trial.data)
+            models[model.trial] = write.TrainedModel(self._local(model), chain)
+            training = describe_recorded(self.study_store, model.number, model.step)
+            training |= {"value": value, "test": test, "best_step": model.step, "seed": trial.seed}
+            columns = None if list(infos[model].features) == list(raw.columns) else list(infos[model].features)
+            described.append(Member(trial=model.trial, weight=weight, columns=columns, made=to_json_value(training)))
+        return write.write_bundle(
+            target / "bundle",
+            members=models,
+            member_facts=described,
+            **code_of(self.space, self.roots),
+            label=first.label,
+            task=first.task,
+            classes=first.classes,
+            raw=raw,
+            expected=self._expected([model.checkpoint for model in models.values()], list(members.values()), first),
+            training=to_json_value(facts),
+        )
+
+    def _expected(self, checkpoints: Sequence[Path], weights: Sequence[int], info: DatasetInfo) -> np.ndarray | None:
+        """Return the average of the predictions that the trainer recorded for the check; None if it did not record those of a member."""
+        files = [checkpoint / CHECK_PREDICTIONS for checkpoint in checkpoints]
+        if not all(file.exists() for file in files):
+            return None
+        recorded = [averaging.to_numbers(np.load(file), info.task, len(info.classes or ())) for file in files]
+        return averaging.average(recorded, weights)
+
+    def _problem_lines(self) -> list[str]:
+        """Return notes on the candidates that cannot be used."""
+        lines = [f"note: trial {trial} is no candidate: {reason}" for trial, reason in self.problems.items()]
+        more = [f"note: {len(lines) - SHOWN_REASONS} more trials are no candidates"] if len(lines) > SHOWN_REASONS else []
+        return lines[:SHOWN_REASONS] + more
+
+
+def _labels_of(rows: Any, info: DatasetInfo) -> np.ndarray:
+    """Return the encoded labels of some rows, shape (n,), or (n, k) for k label columns."""
+    labels = [rows.column(name).to_numpy() for name in label_columns(info.label)]
+    return labels[0] if len(labels) == 1 else np.column_stack(labels)
+
+
+def _score_lines(metric: str, facts: Mapping[str, Any], single: Mapping[str, Any]) -> list[str]:
+    """Return a line with the score of the ensemble and of the best single model, for each split that has scores."""
+    lines = []
+    for split, key in (("valid", "value"), ("test", "test")):
+        if facts[key] is not None and single[key] is not None:
+            best = f"{single[key]:.6g} for the best single model (trial {single['trial']})"
+            lines.append(f"{metric} on {split}: {facts[key]:.6g} for the ensemble, {best}")
+    return lines
+
+
+def _member_line(members: Mapping[Candidate, int], used: int, trials: int, rounds: int) -> str:
+    """Return a line that lists the members with their weights, and says from how many models they were chosen."""
+    listed = ", ".join(f"{model.trial} (weight {weight})" for model, weight in members.items())
+    among = f"{used} trials" if used == trials else f"{used} of {trials} trials; the others have no checkpoint that can be used"
+    return f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {among}"
