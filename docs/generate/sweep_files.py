@@ -33,7 +33,7 @@ FILES: Mapping[str, str] = {
     "trials/ID/mlflow.db": "Data that the loop logged to MLflow while the server did not answer.",
     "tables/": "Tables that a Python script passed to `sweeps.run`. See [Use sweeps from Python](../how-to/python.md#tables).",
     "prepared/": "Fitted preprocessors and the test split. Exports read them.",
-    "exports/ID/": "The bundles that `sweeps export` wrote.",
+    "exports/ID/": "The bundles that `sweeps export` wrote. An ensemble of at most N models is in `exports/ensemble-N/`.",
     "lock": "A lock file. It is locked while a process runs the sweep, and it is never deleted.",
     "ray.json": "The Ray processes of the sweep. The file exists while the sweep runs.",
     "stages.json": "The trials that are preparing, waiting or starting. The file exists while the sweep runs.",

@@ -13,4 +13,10 @@ with a bundle needs neither a checkout of sweeps nor a Ray cluster. These are th
     data/sweep/preprocessor-N.pkl                           step N of the chain, if the step can only be stored as a pickle
     data/sweep/check.parquet                                raw rows that `sweeps.bundle.check` predicts
     data/sweep/check.npy                                    the model's output for these rows in training
+
+The bundle of an ensemble has a model and a preprocessor for each member, and a description for people:
+
+    data/sweep/members/TRIAL/model/                         as data/sweep/model/
+    data/sweep/members/TRIAL/preprocessor.json, ...         as data/sweep/preprocessor.json, ...
+    README.md                                               the members, their weights and their scores
 """

@@ -31,6 +31,7 @@ from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import refuse_special_files
 from sweeps.core.trial import CHECK_PREDICTIONS, format_trial_id
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
+from sweeps.data.preprocessing.fit import data_key
 from sweeps.space import Space
 from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
@@ -117,7 +118,7 @@ def require_supported(space: Space) -> None:
         text = f"needs a single objective, but this sweep has {len(goals)}: {', '.join(goals)}; use --pareto, or --trial ID"
     elif metric in COSTS:
         text = f"cannot choose models by the objective `{metric}`, because it is a cost and not a score of predictions; use --trial ID"
-    elif not references.is_reference(metric) and metric.removeprefix("valid-").removeprefix("valid_") not in metrics.METRICS:
+    elif not references.is_reference(metric) and metrics.base_name(metric) not in metrics.METRICS:
         text = (
             f"cannot compute the objective `{metric}` from predictions, because only the loop knows it; use --trial ID, or run the sweep "
             "with a metric of sweeps, such as `logloss` or `rmse`, or with a function `module:function`"
@@ -209,9 +210,8 @@ class _Exporter:
         splits, info = self.variants.splits(first.data), self._prepared.load_info(first.data)
         metric = self.space.objective.metric
         if not references.is_reference(metric) and metrics.find(metric, info.task) is None:
-            raise InputError(
-                Problem(OPTION, f"the metric `{metric}` is not defined for predictions of the task {info.task}; use --trial ID")
-            )
+            text = f"cannot compute the metric `{metric}` for the task {info.task}, because only the loop knows it; use --trial ID"
+            raise InputError(Problem(OPTION, text))
         models = self._of_one_source(candidates.models)
         predictions = dict(self._predict_valid(models, info))
         models = [model for model in models if model.number in predictions]
@@ -233,7 +233,10 @@ class _Exporter:
         }
         facts = {**sweep_facts(self.folder, self.space, self._fingerprint), "trial": None, "value": found.value, "test": tests[None]}
         bundle = self._write(target, members, {n: (scores[n], tests[n]) for n in scores}, {**facts, "ensemble": about})
-        notes = [*_score_lines(metric, facts, about["single"]), _member_line(members, len(models), candidates.trials, rounds)]
+        notes = [
+            *_score_lines(metrics.base_name(metric), facts, about["single"]),
+            _member_line(members, len(models), candidates.trials, rounds),
+        ]
         return EnsembleExport(bundle, (*notes, *([note] if note else ()), *self._problem_lines()))
 
     @property
@@ -268,10 +271,10 @@ class _Exporter:
 
         Valid is prepared once for all models with the same data variant and preprocessor.
         """
-        chains: dict[tuple[str, Any], list[Candidate]] = {}
+        chains: dict[str, list[Candidate]] = {}
         for model in models:
             trial = self.study_store.trial(model.number)
-            chains.setdefault((self.variants.fingerprint_of(trial.data), trial.preprocessor), []).append(model)
+            chains.setdefault(data_key(self.variants.fingerprint_of(trial.data), trial.preprocessor), []).append(model)
         for alike in chains.values():
             trial = self.study_store.trial(alike[0].number)
             splits = self.variants.splits(trial.data)
@@ -419,5 +422,6 @@ def _score_lines(metric: str, facts: Mapping[str, Any], single: Mapping[str, Any
 def _member_line(members: Mapping[Candidate, int], used: int, trials: int, rounds: int) -> str:
     """Return a line that lists the members with their weights, and says from how many models they were chosen."""
     listed = ", ".join(f"{model.trial} (weight {weight})" for model, weight in members.items())
+    alone = ", because no average scored better than this model alone" if len(members) == 1 and rounds > 1 else ""
     among = f"{used} trials" if used == trials else f"{used} of {trials} trials; the others have no checkpoint that can be used"
-    return f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {among}"
+    return f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {among}{alone}"

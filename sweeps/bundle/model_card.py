@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweeps.bundle.manifest import Manifest
+from sweeps.core.metrics import base_name
 
 
 def ensemble_card(manifest: Manifest) -> str:
@@ -16,7 +17,7 @@ def ensemble_card(manifest: Manifest) -> str:
         manifest: the manifest of an ensemble.
     """
     facts, about = manifest.training, manifest.training["ensemble"]
-    metric, count, total = facts["metric"], len(manifest.members), sum(m.weight for m in manifest.members)
+    metric, count, total = base_name(facts["metric"]), len(manifest.members), sum(m.weight for m in manifest.members)
     single = about["single"]
     scores = [["this ensemble", _number(facts["value"]), _number(facts["test"])]]
     scores += [[f"the best single model, trial {single['trial']}", _number(single["value"]), _number(single["test"])]]

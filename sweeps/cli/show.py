@@ -83,6 +83,7 @@ def show(sweep: str, root: Path | str, watched: bool, **how: Any) -> None:
 def _show(
     folder: Path, is_copy: bool, trial: str | None, show_all: bool, sort: str | None, columns: str | None, as_csv: bool, as_json: bool
 ) -> None:
+    from sweeps.bundle.ensemble_summary import ensembles_of
     from sweeps.controller.sweep_summary import summarize
     from sweeps.study import record
 
@@ -97,13 +98,14 @@ def _show(
     if as_csv:
         click.echo(printable(trials_csv(study, summary, sort, chosen)), nl=False)
         return
-    importance = _importance(folder, study)
+    importance, ensembles = _importance(folder, study), ensembles_of(folder)
     if as_json:
         recorded_trials = [t.to_json() for t in (study.trials if study else ())]
         shares = dict(importance.shares) if importance is not None else {}
-        click.echo(json.dumps({**summary.to_json(), "stages": summary.stages, "importance": shares, "all": recorded_trials}))
+        more = {"stages": summary.stages, "importance": shares, "ensembles": [ensemble.to_json() for ensemble in ensembles]}
+        click.echo(json.dumps({**summary.to_json(), **more, "all": recorded_trials}))
         return
-    parts = [text.format_sweep(summary, study, importance)]
+    parts = [text.format_sweep(summary, study, importance, ensembles)]
     if study is not None and study.trials:
         parts.append(format_trials(study, summary, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS, sort, chosen))
     click.echo(printable("\n\n".join(parts)))

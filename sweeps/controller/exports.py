@@ -115,14 +115,17 @@ def export(
         raise InputError(
             Problem("--cpus" if cpus is not None else "--gpus", "is allowed only with --refit, because nothing is trained without --refit")
         )
+    from sweeps import sweep_report
+
     export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
-    place = Path(output).resolve() if output else None
+    place, report = Path(output).resolve() if output else None, list[Path]()
     with FolderLock(export_run.folder):
         if ensemble is None:
             written = export_run.write(trial, top, pareto, place, reuse)
         else:
             written = [export_run.write_ensemble(ensemble, place, reuse)]
-    stored_sweeps.save_exports(export_run.folder, [exported.path for exported in written])
+            report = sweep_report.refresh(export_run.folder, export_run.space) if place is None else []
+    stored_sweeps.save_exports(export_run.folder, [*(exported.path for exported in written), *report])
     return written
 
 

@@ -16,10 +16,11 @@ from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked
 from sweeps.core.folder_lock import FolderLock, is_driven
 from sweeps.core.stores import Store, allow, check_address, is_address, open_store, recorded_store
-from sweeps.core.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RESULT, SPACE, STAMP, SweepFolder
+from sweeps.core.sweep_folder import JOURNAL, MANIFEST, ORIGIN, PROVENANCE, RESULT, SPACE, STAMP, SweepFolder
 
 # The files that `show` and `compare` read.
 SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT, PROVENANCE)
+EXPORT_MANIFEST = re.compile(rf"exports/[^/]+/{MANIFEST}")
 
 
 def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
@@ -81,7 +82,7 @@ def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
     with tempfile.TemporaryDirectory(prefix="sweeps-show-", ignore_cleanup_errors=True) as scratch, contextlib.ExitStack() as stack:
         folder = Path(scratch, local.name)
         folder.mkdir()
-        _download(store, [name for name in SHOWN if name in names], folder)
+        _download(store, [name for name in names if name in SHOWN or EXPORT_MANIFEST.fullmatch(name)], folder)
         _check_origin(folder, store.address)
         try:
             refuse_running(store, folder)
@@ -157,6 +158,10 @@ def delete_store(store: str) -> None:
 def save_exports(folder: Path, exports: Iterable[Path]) -> None:
     """Copy exports in a sweep's folder to the sweep's store. Exports in other folders, and sweeps without a store, are left alone.
 
+    Args:
+        folder: The sweep's folder.
+        exports: Folders of exports, and files of the report.
+
     Raises:
         StoreError: The storage does not answer.
     """
@@ -165,7 +170,8 @@ def save_exports(folder: Path, exports: Iterable[Path]) -> None:
     store = open_store(address)
     for export in exports:
         if export.is_relative_to(folder):
-            names = [path.relative_to(folder).as_posix() for path in export.rglob("*") if path.is_file()]
+            paths = [export] if export.is_file() else [path for path in export.rglob("*") if path.is_file()]
+            names = [path.relative_to(folder).as_posix() for path in paths]
             for name in in_order(names):
                 store.put(folder / name, name)
 

@@ -57,12 +57,12 @@ def find(metric: str, task: str | None) -> Metric | None:
         metric: A name in `METRICS`, with or without `valid-` or `valid_` before it.
         task: "binary", "multiclass", "regression", "multilabel" or "multioutput". None for data without a label.
     """
-    known = METRICS.get(_base(metric))
+    known = METRICS.get(base_name(metric))
     return known if known is not None and task in known.tasks else None
 
 
-def _base(metric: str) -> str:
-    """Return the name of a metric in `METRICS`."""
+def base_name(metric: str) -> str:
+    """Return the name of a metric without `valid-` or `valid_` before it."""
     return metric.removeprefix("valid-").removeprefix("valid_")
 
 
@@ -105,7 +105,7 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     if task in SEVERAL:
         if task == MULTILABEL and y_pred.dtype.kind in "iub" and known.needs != "classes":
             raise ValueError(f"`{metric}` needs probabilities, but the model predicts only 0 and 1")
-        return float(OF_SEVERAL.get(_base(metric), known.function)(y_true.astype(np.float64), y_pred.astype(np.float64)))
+        return float(OF_SEVERAL.get(base_name(metric), known.function)(y_true.astype(np.float64), y_pred.astype(np.float64)))
     if task in CLASSIFICATION:
         if y_pred.ndim == 1 and y_pred.dtype.kind in "iub":
             if known.needs != "classes":

@@ -1,5 +1,5 @@
 """The report of a sweep: its text and its figures. The page of `sweeps ui` and notebooks show the same figures."""
 
-from sweeps.sweep_report.content import write
+from sweeps.sweep_report.content import refresh, write
 
-__all__ = ["write"]
+__all__ = ["refresh", "write"]

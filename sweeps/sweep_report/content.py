@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterable, Sequence
@@ -9,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.bundle.ensemble_summary import EnsembleSummary, ensembles_of
 from sweeps.core.atomic_files import write_text
 from sweeps.core.disk import DISK_ERRORS
+from sweeps.core.metrics import base_name
 from sweeps.core.resources import number_text
-from sweeps.core.result import SweepResult
+from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
 from sweeps.space import Space
@@ -47,7 +50,13 @@ class Report:
     html: str
 
 
-def report(record: Record, space: Space, result: SweepResult, summary: DataSummary | None = None) -> Report:
+def report(
+    record: Record,
+    space: Space,
+    result: SweepResult,
+    summary: DataSummary | None = None,
+    ensembles: Sequence[EnsembleSummary] = (),
+) -> Report:
     """Return the report of a sweep.
 
     Args:
@@ -55,9 +64,10 @@ def report(record: Record, space: Space, result: SweepResult, summary: DataSumma
         space: The search space.
         result: The sweep's result. Unlike the study, the result has the best trial's test score and the path of the bundle.
         summary: Summary of the data; None if there is none.
+        ensembles: The ensembles that the sweep has exported.
     """
     data = plot_data(record, space)
-    results, appendix = format_results(record, space, result, data), format_appendix(space, result, summary)
+    results, appendix = format_results(record, space, result, data, ensembles), format_appendix(space, result, summary)
     page = html_page.to_html(results, plots.all_figures(data, MAX_SLICES), appendix)
     return Report(f"{results}\n\n{appendix}\n", page)
 
@@ -84,7 +94,7 @@ def write(folder: Path, space: Space, result: SweepResult) -> Report | None:
         recorded = read(folder)
         if recorded is None or not recorded.trials:
             return None
-        made = report(recorded, space, result, load_summary(folder))
+        made = report(recorded, space, result, load_summary(folder), ensembles_of(folder))
         write_text(SweepFolder(folder).report("md"), made.markdown)
         write_text(SweepFolder(folder).report("html"), made.html)
         return made
@@ -95,10 +105,25 @@ def write(folder: Path, space: Space, result: SweepResult) -> Report | None:
         return None
 
 
+def refresh(folder: Path, space: Space) -> list[Path]:
+    """Write the report of a sweep that has ended again, so that it mentions new exports. See `write`.
+
+    Returns:
+        The files of the report. Empty if the sweep has no result yet, or if the report could not be written.
+    """
+    shown = read_result(folder)
+    if shown is None:
+        return []
+    with contextlib.suppress(OSError):  # The disk is full. The export is complete, and only the report does not mention it.
+        if write(folder, space, SweepResult.from_json(relocate(shown, folder))) is not None:
+            return [SweepFolder(folder).report("md"), SweepFolder(folder).report("html")]
+    return []
+
+
 # ---- Markdown
 
 
-def format_results(record: Record, space: Space, result: SweepResult, data: PlotData) -> str:
+def format_results(record: Record, space: Space, result: SweepResult, data: PlotData, ensembles: Sequence[EnsembleSummary] = ()) -> str:
     """Return the first part of the report as Markdown: everything about the trials. `report` describes the arguments."""
     names = short_names([d.name for d in space.dimensions])
     parts = [
@@ -107,6 +132,7 @@ def format_results(record: Record, space: Space, result: SweepResult, data: Plot
         _notes(result.notes),
         _best(record, result),
         _top(data.ranked, names, record.metric, result.best["trial"] if result.best else None),
+        _ensembles(ensembles),
         _mattered(data),
         _commands(record.trials),
         _failures(record.trials),
@@ -197,6 +223,20 @@ def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best
     stopped = "\n\nA trial that was stopped early never wins against a trial that ran to its end."
     remark = "" if best is None or ranked[0].id == best else stopped
     return title + table(head, rows) + more + remark
+
+
+def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
+    """Return a section about the exported ensembles; "" if there are none."""
+    if not ensembles:
+        return ""
+    rows = []
+    for found in ensembles:
+        members = ", ".join(f"{trial} (weight {weight})" for trial, weight in found.members.items())
+        rows.append([f"`{cell(found.path.name)}`", number(found.value), number(found.test), members])
+        single = f"the best single model, trial {found.single}"
+        rows.append([single, number(found.single_value), number(found.single_test), ""])
+    head = ["", f"{cell(base_name(ensembles[0].metric))} on valid", "on test", "members"]
+    return f"## Ensembles\n\n{table(head, rows)}\n\nThe members were chosen on the rows of valid, so their scores on valid are optimistic."
 
 
 def _commands(trials: Sequence[TrialRecord]) -> str:

@@ -17,6 +17,7 @@ from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
 
 if TYPE_CHECKING:
+    from sweeps.bundle.ensemble_summary import EnsembleSummary
     from sweeps.controller.removal import Removal
     from sweeps.controller.repair import RepairResult
     from sweeps.controller.sweep_summary import SweepSummary
@@ -299,13 +300,16 @@ def format_sweeps(sweeps: Sequence[SweepSummary], width: int) -> str:
     return format_table(("SWEEP", "STATE", "TRIALS", "BEST", "METRIC", "AGE"), rows, width, right=("TRIALS", "AGE"))
 
 
-def format_sweep(sweep: SweepSummary, study: Record | None, importance: Importance | None = None) -> str:
+def format_sweep(
+    sweep: SweepSummary, study: Record | None, importance: Importance | None = None, ensembles: Sequence[EnsembleSummary] = ()
+) -> str:
     """Format the state, the best trial and the files of a sweep.
 
     Args:
         sweep: The sweep.
         study: Record of the sweep's trials; None if no trial has started.
         importance: The importances of the dimensions. None or unknown importances are not shown.
+        ensembles: The ensembles that the sweep has exported.
     """
     counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
     result = sweep.result or {}
@@ -326,6 +330,7 @@ def format_sweep(sweep: SweepSummary, study: Record | None, importance: Importan
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
     facts += [("importance", format_importance(importance))] if importance is not None and importance.shares else []
     facts += [(word, relative_path(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
+    facts += [("ensemble", format_ensemble(ensemble)) for ensemble in ensembles]
     facts += [] if sweep.is_copy else [("folder", relative_path(sweep.folder))]
     facts += [("store", sweep.store)] if sweep.store else []
     if sweep.state in ("killed", "interrupted", "paused"):
@@ -334,6 +339,17 @@ def format_sweep(sweep: SweepSummary, study: Record | None, importance: Importan
     lines += [f"note: {note}" for note in result.get("notes", ())]
     lines += [f"trial {trial}: {stage}" for trial, stage in sweep.stages.items() if stage.startswith("waiting since")]
     return "\n".join(lines)
+
+
+def format_ensemble(ensemble: EnsembleSummary) -> str:
+    """Format the scores of an exported ensemble, those of the best single model, and the folder, in one line."""
+
+    def scores(value: float, test: float | None) -> str:
+        return f"{value:.6g}" + ("" if test is None else f", test {test:.6g}")
+
+    count, single = len(ensemble.members), scores(ensemble.single_value, ensemble.single_test)
+    models = f"{count} model{'s' * (count != 1)}"
+    return f"{scores(ensemble.value, ensemble.test)} ({models}; best single model {single}): {relative_path(ensemble.path)}"
 
 
 def format_importance(importance: Importance) -> str:

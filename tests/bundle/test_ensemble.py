@@ -1,0 +1,200 @@
+"""Which models of a sweep become an ensemble, and what is refused. No bundle is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from sweeps.bundle import ensemble, write
+from sweeps.bundle.averaging import average, to_numbers
+from sweeps.controller import exports
+from sweeps.core import metrics
+from sweeps.core.errors import BundleError, InputError
+from tests.bundle.ensemble_sweeps import made, reopened
+from tests.commands import invoke
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """What `write_bundle` gets. Nothing is written."""
+    calls = []
+
+    def keep(target, **arguments):
+        calls.append(arguments)
+        return target
+
+    monkeypatch.setattr(write, "write_bundle", keep)
+    return calls
+
+
+def export(sweep, rounds, tmp_path):
+    candidates = ensemble.candidates_of(sweep.folder, sweep.space, sweep.store)
+    return ensemble.export_ensemble(sweep.folder, sweep.space, sweep.store, candidates, sweep.variants, rounds, tmp_path, sweep.roots)
+
+
+TWO = "[{metric: a, goal: minimize}, {metric: b, goal: minimize}]"
+TASKS = {
+    "binary": {},
+    "auc": {"metric": "valid-auc", "goal": "maximize"},
+    "codes": {"metric": "accuracy", "goal": "maximize", "kinds": ("codes", "scores", "codes", "codes")},
+    "multiclass": {"source": "sklearn:iris", "metric": "mlogloss", "more": ""},
+    "regression": {"source": "sklearn:diabetes", "metric": "rmse", "more": "", "kinds": ("number",) * 6},
+    "several": {"source": "MODULE:two_labels", "label": "[long, wide]", "more": "", "kinds": ("several",) * 6},
+    "own metric": {"metric": "sklearn.metrics:brier_score_loss"},
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_model(task, tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch, **TASKS[task])
+    done = export(sweep, 4, tmp_path)
+    (call,) = written
+    facts, members, info = call["training"], call["member_facts"], sweep.variants.splits(sweep.store.trial(0).data)
+    metric, classes = sweep.space.objective.metric, len(info.classes or ())
+    outputs = {n: to_numbers(output, info.task, classes) for n, output in sweep.outputs.items()}
+    scores = {n: metrics.score(metric, info.task, sweep.labels, output) for n, output in outputs.items()}
+    best = max(scores.values()) if sweep.space.objective.goal == "maximize" else min(scores.values())
+    mean = average([outputs[int(m.trial)] for m in members], [m.weight for m in members])
+    assert facts["value"] == metrics.score(metric, info.task, sweep.labels, mean)
+    assert facts["value"] >= best if sweep.space.objective.goal == "maximize" else facts["value"] <= best
+    assert facts["ensemble"]["single"]["value"] == best and facts["trial"] is None and 1 <= sum(m.weight for m in members) <= 4
+    assert all(m.training["value"] == scores[int(m.trial)] for m in members)
+    assert isinstance(facts["test"], float) and isinstance(facts["ensemble"]["single"]["test"], float)
+    assert done.notes[0].startswith(
+        f"{metrics.base_name(metric)} on valid: {facts['value']:.6g} for the ensemble, {best:.6g} for the best single model"
+    )
+    assert done.notes[1].startswith(f"{metrics.base_name(metric)} on test: ") and len(done.notes) == 3
+    assert done.notes[2].endswith(f"; chosen in 4 rounds among {len(sweep.outputs)} trials"), done.notes[2]
+
+
+def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch, kinds=("scores",) * 8)
+    export(sweep, 20, tmp_path)
+    (call,) = written
+    trials = {m.trial: sweep.store.trial(int(m.trial)) for m in call["member_facts"]}
+    chains = {name: [step.name for step in call["members"][name].fitted.steps] for name in trials}
+    assert chains == {name: [step.name for step in trial.preprocessor] for name, trial in trials.items()}
+    assert len({tuple(chain) for chain in chains.values()}) == 2, "both preprocessors"
+    whole = next(iter(sweep.variants.sources.values())).features
+    assert {len(whole) - len(m.columns) for m in call["member_facts"] if m.columns} <= {2} and list(call["raw"].columns) == list(whole)
+    assert {len(trial.data["drop"]) for trial in trials.values()} == {0, 2}, "with and without the two columns"
+    np.testing.assert_array_equal(call["expected"].shape, (32,))
+
+
+def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch)
+    first, second = export(sweep, 5, tmp_path), export(reopened(sweep.folder, sweep.variants, {}), 5, tmp_path)
+    assert first.notes == second.notes and written[0]["member_facts"] == written[1]["member_facts"]
+
+
+def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch)
+    for trial in ("0001", "0004"):
+        shutil.rmtree(sweep.folder / "trials" / trial)
+    done = export(sweep, 6, tmp_path)
+    assert not {m.trial for m in written[0]["member_facts"]} & {"0001", "0004"}
+    assert done.notes[2].endswith("among 4 of 6 trials; the others have no checkpoint that can be used")
+    for trial in ("0000", "0002", "0003", "0005"):
+        shutil.rmtree(sweep.folder / "trials" / trial)
+    with pytest.raises(InputError, match="--ensemble: no trial of this sweep has a value and a checkpoint"):
+        export(sweep, 2, tmp_path)
+
+
+def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch, kinds=("codes", "broken", "scores", "scores"))
+    done = export(sweep, 3, tmp_path)
+    assert {m.trial for m in written[0]["member_facts"]} <= {"0002", "0003"}
+    told = "\n".join(done.notes)
+    assert "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts only classes" in told
+    assert "note: trial 0001 is no candidate: trial 0001 cannot be exported: " in told and "the file is damaged" in told
+    assert "among 2 of 4 trials" in told
+    sweep = made(tmp_path / "all", monkeypatch, kinds=("codes", "codes"))
+    with pytest.raises(
+        InputError, match="no model of this sweep has a finite `logloss` on valid: trial 0000 `logloss` needs probabilities"
+    ):
+        export(sweep, 3, tmp_path)
+
+
+def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monkeypatch, written):
+    export(made(tmp_path, monkeypatch, check=False), 3, tmp_path)
+    assert written[0]["expected"] is None
+
+
+def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch)
+    definition = dataclasses.replace(ensemble.code_of.__globals__["definition_of"]("x", ()), pickles=("model.json",))
+    monkeypatch.setitem(ensemble.code_of.__globals__, "definition_of", lambda *_: definition)
+    with pytest.raises(InputError, match="has no signature"):
+        export(sweep, 3, tmp_path)
+    assert not written
+
+
+def test_a_bundle_error_ends_the_export(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise BundleError("the bundle was not written")
+
+    sweep = made(tmp_path, monkeypatch)
+    monkeypatch.setattr(write, "write_bundle", fail)
+    with pytest.raises(BundleError, match="was not written"):
+        exports.export(sweep.folder, ensemble=2)
+    assert not (sweep.folder / "exports").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (("load: ", "resume_files: "), "needs the key `load` of the trainer"),
+        (("label: target, ", ""), "needs the labelled rows of valid"),
+        (("valid: 0.3", "valid: {folds: 3}"), "does not work with a cross-validation, whose checkpoints hold no model"),
+        (("{metric: \"logloss\", goal: minimize}", TWO), "needs a single objective, but this sweep has 2: a, b"),
+        (('metric: "logloss"', "metric: cpu_seconds"), "because it is a cost and not a score of predictions"),
+        (('metric: "logloss"', "metric: my_loss"), "because only the loop knows it; use --trial ID"),
+    ],
+)  # fmt: skip
+def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(changed, said, tmp_path, monkeypatch):
+    from sweeps import space as space_file
+    from tests.bundle.ensemble_sweeps import MODULE, space_text
+
+    (tmp_path / "refused_models.py").write_text(MODULE)
+    text = space_text("refused_models", "sklearn:breast_cancer", "target", "logloss", "minimize", "")
+    assert changed[0] in text
+    text = text.replace(', load: "refused_models:load"', "") if changed[0] == "load: " else text.replace(*changed)
+    (tmp_path / "space.yaml").write_text(text)
+    with pytest.raises(InputError, match=said) as raised:
+        ensemble.require_supported(space_file.load(tmp_path / "space.yaml", ()))
+    assert raised.value.problems[0].place == "--ensemble" and "\n" not in str(raised.value)
+
+
+def test_a_metric_of_another_task_is_refused(tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch, metric="mae_loss", more="")
+    space = dataclasses.replace(sweep.space, objectives=(dataclasses.replace(sweep.space.objective, metric="neg_max_error"),))
+    with pytest.raises(InputError, match="cannot compute the metric `neg_max_error` for the task binary"):
+        export(dataclasses.replace(sweep, space=space), 2, tmp_path)
+
+
+@pytest.mark.parametrize("other", [("--trial", "0001"), ("--top", 2), ("--pareto",), ("--latest",)])
+def test_options_that_contradict_each_other(other, old_sweep):
+    done = invoke("export", old_sweep, "--ensemble", 2, *other)
+    assert done.exit_code == 2 and f"{other[0]}: cannot be combined with --ensemble" in done.stderr
+    done = invoke("export", old_sweep, "--ensemble", 2, "--refit")
+    assert "--refit: cannot be combined with --ensemble, which chooses models on the rows of valid" in done.stderr
+    with pytest.raises(InputError, match="--ensemble: is 0, but must be at least 1"):
+        exports.export(old_sweep, ensemble=0)
+
+
+def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch)
+    study = sweep.store.study
+    study.set_user_attr("data", "0" * 64)
+    done = invoke("export", sweep.folder, "--ensemble", 2)
+    assert done.exit_code == 2 and "the data has changed since the sweep began: its fingerprint was 000000000000 and is now" in done.stderr
+
+
+def test_an_existing_ensemble_is_reused_only_if_it_was_chosen_in_the_same_way(tmp_path):
+    assert not exports.holds_ensemble(tmp_path, 5, {"0001": 3})
+    (tmp_path / "manifest.json").write_text(json.dumps({}))
+    assert not exports.holds_ensemble(tmp_path, 5, {"0001": 3})
