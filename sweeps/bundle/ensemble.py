@@ -422,6 +422,7 @@ def _score_lines(metric: str, facts: Mapping[str, Any], single: Mapping[str, Any
 def _member_line(members: Mapping[Candidate, int], used: int, trials: int, rounds: int) -> str:
     """Return a line that lists the members with their weights, and says from how many models they were chosen."""
     listed = ", ".join(f"{model.trial} (weight {weight})" for model, weight in members.items())
-    alone = ", because no average scored better than this model alone" if len(members) == 1 and rounds > 1 else ""
-    among = f"{used} trials" if used == trials else f"{used} of {trials} trials; the others have no checkpoint that can be used"
-    return f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {among}{alone}"
+    line = f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} trial{'s' * (used != 1)}"
+    if used < trials:
+        line += f"; {trials - used} of {trials} trials have no checkpoint that can be used"
+    return line + ("; no average scored better than this model alone" if len(members) == 1 and rounds > 1 else "")

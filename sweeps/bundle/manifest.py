@@ -123,6 +123,11 @@ class Manifest(BaseModel):
             return raw | {"load": f"sweeps.{raw['load']}"}
         return raw
 
+    @property
+    def members_text(self) -> str:
+        """The members of an ensemble in one line, such as `0007 (weight 2), 0003 (weight 1)`. Empty for a single model."""
+        return ", ".join(f"{member.trial} (weight {member.weight})" for member in self.members)
+
     def write(self, bundle: Path) -> None:
         """Write the manifest and its hash. All other files of the bundle must be complete before this call."""
         content = self.model_dump(by_alias=True, exclude=None if self.members else {"members"})

@@ -355,8 +355,7 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     from sweeps.tracking.mlflow import registry, uris
 
     manifest = Manifest.read(bundle)
-    members = ", ".join(f"{member.trial} (weight {member.weight})" for member in manifest.members)
-    training = manifest.training | ({"members": members} if members else {})
+    training = manifest.training | ({"members": manifest.members_text} if manifest.members else {})
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
     if tracked == {}:
         raise InputError(

@@ -150,6 +150,8 @@ class _Endpoints:
         self.example_body = example_of(bundle) if example else None
         facts = self.manifest.training
         self.about = {key: facts[key] for key in ("sweep", "trial", "metric", "value") if facts.get(key) is not None}
+        if self.manifest.members:
+            self.about["members"] = self.manifest.members_text
 
     def _predict_batch(self, batch: list[Rows]) -> list[bytes]:
         self.metrics.batch.observe(sum(rows.count for rows in batch))

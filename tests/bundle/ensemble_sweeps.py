@@ -115,6 +115,7 @@ def made(
     more: str = ", drop: {grid: [[], [mean radius, worst area]]}",
     kinds: Sequence[str] = ("scores",) * 6,
     check: bool = True,
+    seed: int = 0,
 ) -> Made:
     """Write a sweep with a trial for each of `kinds`. Its models are random directions that are better than nothing.
 
@@ -122,6 +123,7 @@ def made(
         root: an empty folder.
         kinds: what each trial's model predicts: "scores", "codes", "number", "several" or "broken".
         check: True to store predictions with the checkpoints, as trainers do.
+        seed: seed of the models.
     """
     root.mkdir(exist_ok=True)
     module = f"ensemble_models_{abs(hash(str(root))) % 10**9}"
@@ -134,7 +136,7 @@ def made(
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
     variants = DataVariants(space.data, space.variants or (space.data,), space.search.seed, tuple(space.sections.get("data", ())))
-    loop, prepared, generator = SearchLoop.open(folder, space), PreparedStore(folder), np.random.default_rng(0)
+    loop, prepared, generator = SearchLoop.open(folder, space), PreparedStore(folder), np.random.default_rng(seed)
     loop.store.record_data(variants.fingerprint)
     outputs = {}
     for i, kind in enumerate(kinds):

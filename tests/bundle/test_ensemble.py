@@ -11,9 +11,11 @@ import pytest
 
 from sweeps.bundle import ensemble, write
 from sweeps.bundle.averaging import average, to_numbers
+from sweeps.bundle.ensemble_summary import ensembles_of
 from sweeps.controller import exports
 from sweeps.core import metrics
 from sweeps.core.errors import BundleError, InputError
+from sweeps.terminal.text import format_ensemble
 from tests.bundle.ensemble_sweeps import made, reopened
 from tests.commands import invoke
 
@@ -64,11 +66,10 @@ def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_
     assert facts["ensemble"]["single"]["value"] == best and facts["trial"] is None and 1 <= sum(m.weight for m in members) <= 4
     assert all(m.training["value"] == scores[int(m.trial)] for m in members)
     assert isinstance(facts["test"], float) and isinstance(facts["ensemble"]["single"]["test"], float)
-    assert done.notes[0].startswith(
-        f"{metrics.base_name(metric)} on valid: {facts['value']:.6g} for the ensemble, {best:.6g} for the best single model"
-    )
-    assert done.notes[1].startswith(f"{metrics.base_name(metric)} on test: ") and len(done.notes) == 3
-    assert done.notes[2].endswith(f"; chosen in 4 rounds among {len(sweep.outputs)} trials"), done.notes[2]
+    shown = metrics.base_name(metric)
+    assert done.notes[0].startswith(f"{shown} on valid: {facts['value']:.6g} for the ensemble, {best:.6g} for the best single model")
+    assert done.notes[1].startswith(f"{shown} on test: ") and len(done.notes) == 3
+    assert f"; chosen in 4 rounds among {len(sweep.outputs)} trials" in done.notes[2], done.notes[2]
 
 
 def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monkeypatch, written):
@@ -97,7 +98,7 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkey
         shutil.rmtree(sweep.folder / "trials" / trial)
     done = export(sweep, 6, tmp_path)
     assert not {m.trial for m in written[0]["member_facts"]} & {"0001", "0004"}
-    assert done.notes[2].endswith("among 4 of 6 trials; the others have no checkpoint that can be used")
+    assert "among 4 trials; 2 of 6 trials have no checkpoint that can be used" in done.notes[2]
     for trial in ("0000", "0002", "0003", "0005"):
         shutil.rmtree(sweep.folder / "trials" / trial)
     with pytest.raises(InputError, match="--ensemble: no trial of this sweep has a value and a checkpoint"):
@@ -111,7 +112,7 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(tmp_pat
     told = "\n".join(done.notes)
     assert "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts only classes" in told
     assert "note: trial 0001 is no candidate: trial 0001 cannot be exported: " in told and "the file is damaged" in told
-    assert "among 2 of 4 trials" in told
+    assert "among 2 trials; 2 of 4 trials have no" in told
     sweep = made(tmp_path / "all", monkeypatch, kinds=("codes", "codes"))
     with pytest.raises(
         InputError, match="no model of this sweep has a finite `logloss` on valid: trial 0000 `logloss` needs probabilities"
@@ -198,3 +199,30 @@ def test_an_existing_ensemble_is_reused_only_if_it_was_chosen_in_the_same_way(tm
     assert not exports.holds_ensemble(tmp_path, 5, {"0001": 3})
     (tmp_path / "manifest.json").write_text(json.dumps({}))
     assert not exports.holds_ensemble(tmp_path, 5, {"0001": 3})
+
+
+MADE = {"metric": "valid-rmse", "value": 1.5, "test": None, "ensemble": {"single": {"trial": "0003", "value": 2.0, "test": None}}}
+MANIFEST = {"made": MADE, "members": [{"trial": "0003", "weight": 2, "made": {}}, {"trial": "0001", "weight": 1, "made": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "valid"),
+    [
+        ({}, True),
+        ({"members": []}, False),
+        ({"members": [{"trial": "../x", "weight": 1}]}, False),
+        ({"members": [{"trial": "0001", "weight": 0}]}, False),
+        ({"made": {**MADE, "value": None}}, False),
+        ({"made": {**MADE, "metric": "\0"}}, False),
+        ({"made": {"value": 1.0}}, False),
+    ],
+)
+def test_show_reads_only_valid_manifests_of_ensembles(changed, valid, tmp_path):
+    for name, content in {"ensemble-3": {**MANIFEST, **changed}, "0001": {"made": MADE}, "list": []}.items():
+        (tmp_path / "exports" / name).mkdir(parents=True)
+        (tmp_path / "exports" / name / "manifest.json").write_text(json.dumps(content))
+    found = ensembles_of(tmp_path)
+    assert [ensemble.path.name for ensemble in found] == ["ensemble-3"] * valid
+    for summary in found:
+        assert summary.members == {"0003": 2, "0001": 1} and (summary.single, summary.single_value) == ("0003", 2.0)
+        assert format_ensemble(summary).startswith("1.5 (2 models; best single model 2): ")
