@@ -224,7 +224,7 @@ class _Exporter:
         scores = {models[i].number: self._score(info.task, labels, outputs[i]) for i in {*found.weights, found.single}}
         members = {models[i]: weight for i, weight in found.weights.items()}
         tests, note = self._score_test([*members, models[found.single]], list(members.values()), info)
-        about = {
+        about: dict[str, Any] = {
             "rounds": rounds,
             "values": found.rounds,
             "rows": len(labels),

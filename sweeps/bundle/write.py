@@ -172,7 +172,7 @@ def _build(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder, staged(target) as bundle:
         data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
-        pickled = {}
+        pickled: dict[str, str] = {}
         for name, model in models.items():
             pickled |= _stage_model(data_folder / name, model, left_out, "/".join(filter(None, [manifest.DATA_FOLDER, name])))
         if raw is not None:
