@@ -186,14 +186,15 @@ def export_ensemble(
         BundleError: the bundle cannot be written, or predicts other values than the members.
     """
     sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
-    with contextlib.ExitStack() as stack:
-        exporter = _Exporter(folder, space, study_store, variants, roots, trust, stack)
-        return exporter.export(candidates, rounds, target)
+    return _Exporter(folder, space, study_store, variants, roots, trust).export(candidates, rounds, target)
 
 
 @dataclass(frozen=True)
 class _Exporter:
-    """Exports an ensemble. `stack` holds checkpoints that were downloaded. The other attributes are arguments of `export_ensemble`."""
+    """Exports an ensemble. `problems` says why candidates cannot be used, by the id of the trial.
+
+    The other attributes are arguments of `export_ensemble`.
+    """
 
     folder: Path
     space: Space
@@ -201,8 +202,7 @@ class _Exporter:
     variants: DataVariants
     roots: tuple[Path, ...]
     trust: bool
-    stack: contextlib.ExitStack
-    problems: dict[str, str] = field(default_factory=dict)  # why candidates cannot be used, by the id of the trial
+    problems: dict[str, str] = field(default_factory=dict)
 
     def export(self, candidates: Candidates, rounds: int, target: Path) -> EnsembleExport:
         """Choose the members, and write their bundle; see `export_ensemble`."""
@@ -255,16 +255,17 @@ class _Exporter:
                 self.problems[model.trial] = "its trial read another source of data"
         return [model for model, source in sources.items() if source == sources[models[0]]]
 
-    def _local(self, model: Candidate) -> Path:
-        """Return the local folder of a checkpoint.
+    @contextlib.contextmanager
+    def _local(self, model: Candidate) -> Iterator[Path]:
+        """Yield the local folder of a checkpoint. If the checkpoint is in a store, the folder exists until the `with` block ends.
 
         Raises:
             InputError: the folder has links, or a pickle that is not signed with this user's key.
         """
-        source = self.stack.enter_context(local_checkpoint(model.source))
-        refuse_special_files(source)
-        refuse_unsigned_checkpoint(source, self.space, self.roots, self.trust)
-        return source
+        with local_checkpoint(model.source) as source:
+            refuse_special_files(source)
+            refuse_unsigned_checkpoint(source, self.space, self.roots, self.trust)
+            yield source
 
     def _predict_valid(self, models: Sequence[Candidate], info: DatasetInfo) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the number of each model's trial and the model's predictions for valid. Models that cannot predict are left out.
@@ -294,7 +295,8 @@ class _Exporter:
         """
         load, metric = self.space.trainer.load, self.space.objective.metric
         assert load is not None
-        output = np.asarray(predict_checkpoint(self.study_store.trial(model.number), load, self._local(model), rows))
+        with self._local(model) as source:
+            output = np.asarray(predict_checkpoint(self.study_store.trial(model.number), load, source, rows))
         only_classes = info.classes is not None and output.ndim == 1 and output.dtype.kind in "iub"
         if only_classes and metrics.needs(metric, info.task) not in (None, "classes"):
             raise BundleError(f"`{metric}` needs probabilities, but the model predicts only classes")
@@ -366,27 +368,32 @@ class _Exporter:
         checks = {name: info.check[name] for info in infos.values() for name in info.features}
         whole = next(iter(self.variants.sources.values())).features
         raw = first.check[[]].assign(**{name: checks[name] for name in sorted(checks, key=whole.index)})
-        models, described = {}, []
+        described = []
         for model, weight in members.items():
             trial, (value, test) = trials[model], scores[model.number]
-            chain = self._prepared.load_chain(trial.preprocessor, trial.data)
-            models[model.trial] = write.TrainedModel(self._local(model), chain)
             training = describe_recorded(self.study_store, model.number, model.step)
             training |= {"value": value, "test": test, "best_step": model.step, "seed": trial.seed}
             columns = None if list(infos[model].features) == list(raw.columns) else list(infos[model].features)
             described.append(Member(trial=model.trial, weight=weight, columns=columns, made=to_json_value(training)))
-        return write.write_bundle(
-            target / "bundle",
-            members=models,
-            member_facts=described,
-            **code_of(self.space, self.roots),
-            label=first.label,
-            task=first.task,
-            classes=first.classes,
-            raw=raw,
-            expected=self._expected([model.checkpoint for model in models.values()], list(members.values()), first),
-            training=to_json_value(facts),
-        )
+        with contextlib.ExitStack() as stack:
+            models = {
+                model.trial: write.TrainedModel(
+                    stack.enter_context(self._local(model)), self._prepared.load_chain(trial.preprocessor, trial.data)
+                )
+                for model, trial in trials.items()
+            }
+            return write.write_bundle(
+                target / "bundle",
+                members=models,
+                member_facts=described,
+                **code_of(self.space, self.roots),
+                label=first.label,
+                task=first.task,
+                classes=first.classes,
+                raw=raw,
+                expected=self._expected([model.checkpoint for model in models.values()], list(members.values()), first),
+                training=to_json_value(facts),
+            )
 
     def _expected(self, checkpoints: Sequence[Path], weights: Sequence[int], info: DatasetInfo) -> np.ndarray | None:
         """Return the average of the predictions that the trainer recorded for the check; None if it did not record those of a member."""

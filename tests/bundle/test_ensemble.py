@@ -9,9 +9,10 @@ import shutil
 import numpy as np
 import pytest
 
-from sweeps.bundle import ensemble, write
+from sweeps.bundle import ensemble, selection, write
 from sweeps.bundle.averaging import average, to_numbers
 from sweeps.bundle.ensemble_summary import ensembles_of
+from sweeps.bundle.selection import Selection
 from sweeps.controller import exports
 from sweeps.core import metrics
 from sweeps.core.errors import BundleError, InputError
@@ -74,7 +75,9 @@ def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_
 
 def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch, kinds=("scores",) * 8)
-    export(sweep, 20, tmp_path)
+    everything = Selection(dict.fromkeys(range(8), 1), 0.5, 0, 0.6, (0.6,))
+    monkeypatch.setattr(selection, "select", lambda *_: everything)
+    export(sweep, 8, tmp_path)
     (call,) = written
     trials = {m.trial: sweep.store.trial(int(m.trial)) for m in call["member_facts"]}
     chains = {name: [step.name for step in call["members"][name].fitted.steps] for name in trials}
