@@ -75,10 +75,12 @@ class Candidates:
     Attributes:
         models: the models, the best trial first.
         trials: number of trials with a value that satisfy the constraints, with and without a checkpoint.
+        worse: number of models that are left out because there are more than `MOST_CANDIDATES`.
     """
 
     models: tuple[Candidate, ...]
     trials: int
+    worse: int = 0
 
     @property
     def steps(self) -> dict[str, int]:
@@ -151,7 +153,7 @@ def candidates_of(folder: Path, space: Space, study_store: StudyStore) -> Candid
     if not models:
         rule = " and satisfies the constraints" if space.constraints else ""
         raise InputError(Problem(OPTION, f"no trial of this sweep has a value and a checkpoint{rule}"))
-    return Candidates(tuple(models[:MOST_CANDIDATES]), len(numbers))
+    return Candidates(tuple(models[:MOST_CANDIDATES]), len(numbers), len(models[MOST_CANDIDATES:]))
 
 
 def export_ensemble(
@@ -235,7 +237,7 @@ class _Exporter:
         bundle = self._write(target, members, {n: (scores[n], tests[n]) for n in scores}, {**facts, "ensemble": about})
         notes = [
             *_score_lines(metrics.base_name(metric), facts, about["single"]),
-            _member_line(members, len(models), candidates.trials, rounds),
+            _member_line(members, len(models), candidates, rounds),
         ]
         return EnsembleExport(bundle, (*notes, *([note] if note else ()), *self._problem_lines()))
 
@@ -426,10 +428,12 @@ def _score_lines(metric: str, facts: Mapping[str, Any], single: Mapping[str, Any
     return lines
 
 
-def _member_line(members: Mapping[Candidate, int], used: int, trials: int, rounds: int) -> str:
+def _member_line(members: Mapping[Candidate, int], used: int, candidates: Candidates, rounds: int) -> str:
     """Return a line that lists the members with their weights, and says from how many models they were chosen."""
     listed = ", ".join(f"{model.trial} (weight {weight})" for model, weight in members.items())
     line = f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} trial{'s' * (used != 1)}"
-    if used < trials:
-        line += f"; {trials - used} of {trials} trials have no checkpoint that can be used"
+    if (lacking := candidates.trials - candidates.worse - used) > 0:
+        line += f"; {lacking} of {candidates.trials} trials have no checkpoint that can be used"
+    if candidates.worse:
+        line += f"; {candidates.worse} worse trials were not considered"
     return line + ("; no average scored better than this model alone" if len(members) == 1 and rounds > 1 else "")

@@ -108,6 +108,15 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkey
         export(sweep, 2, tmp_path)
 
 
+def test_of_many_models_the_best_are_considered(tmp_path, monkeypatch, written):
+    monkeypatch.setattr(ensemble, "MOST_CANDIDATES", 2)
+    sweep = made(tmp_path, monkeypatch)
+    shutil.rmtree(sweep.folder / "trials" / "0001")
+    done = export(sweep, 6, tmp_path)
+    assert written[0]["training"]["ensemble"]["candidates"] == {"0000": 1, "0002": 1}
+    assert "among 2 trials; 1 of 6 trials have no checkpoint that can be used; 3 worse trials were not considered" in done.notes[2]
+
+
 def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch, kinds=("codes", "broken", "scores", "scores"))
     done = export(sweep, 3, tmp_path)
