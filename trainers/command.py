@@ -57,6 +57,8 @@ TRAINER: dict[str, Any] = {
             "description": "Whether the script can continue from the files in `SWEEPS_CHECKPOINT_DIR`. If not, a trial starts anew.",
         },
     },
+    # A value of each option and parameter, or a domain to tune it with, for editors
+    "examples": {"command": ["python", "train.py", "--lr", "{params.lr}"], "grace_seconds": 30},
 }
 # The checkpoint folder of the running script, in the trial's folder; the record of the script, in the trial's folder for other files.
 CHECKPOINT_DIR, RECORD = "script_checkpoint", "command.json"

@@ -119,6 +119,17 @@ TRAINER: dict[str, Any] = {
             "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
         },
     },
+    # A value of each option and parameter, or a domain to tune it with, for editors
+    "examples": {
+        "epochs": 50,
+        "batch_size": {"choice": [32, 64, 128]},
+        "learning_rate": {"loguniform": [0.0001, 0.01]},
+        "weight_decay": {"loguniform": [0.0001, 0.1]},
+        "clipnorm": {"loguniform": [0.1, 10]},
+        "loss": "mean_squared_error",
+        "steps_per_execution": 10,
+        "model": "my_model:build",
+    },
 }
 LOSSES = {"binary": "BinaryCrossentropy", "multiclass": "SparseCategoricalCrossentropy", "regression": "MeanSquaredError"}
 COMPILED = ("optimizer", "loss", "weight_decay", "clipnorm")  # parameters that only a model that is not compiled accepts

@@ -155,6 +155,20 @@ TRAINER: dict[str, Any] = {
             "description": "Computed metrics in each report: `asked` for the metrics that the space file names, or `all`.",
         },
     },
+    # A value of each option and parameter, or a domain to tune it with, for editors
+    "examples": {
+        "max_epochs": 50,
+        "batch_size": {"choice": [32, 64, 128]},
+        "check_val_every_n_epoch": 5,
+        "precision": "16-mixed",
+        "accumulate_grad_batches": {"choice": [1, 2, 4]},
+        "gradient_clip_val": {"loguniform": [0.1, 10]},
+        "limit_train_batches": 0.5,
+        "limit_val_batches": 0.5,
+        "deterministic": True,
+        "module": "my_module:Net",
+        "datamodule": "my_data:DataModule",
+    },
 }
 # Arguments of `lightning.Trainer` that the trainer sets itself. Lightning validates after whole epochs, because a trial that is resumed in
 # the middle of an epoch would see other batches.

@@ -73,6 +73,8 @@ TRAINER: dict[str, Any] = {
             "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
         },
     },
+    # A value of each option and parameter, or a domain to tune it with, for editors
+    "examples": {"estimator": "sklearn.svm:SVC", "steps": 10, "batch_size": 256},
 }
 
 

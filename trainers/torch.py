@@ -175,6 +175,27 @@ TRAINER: dict[str, Any] = {
             "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
         },
     },
+    # A value of each option and parameter, or a domain to tune it with, for editors
+    "examples": {
+        "loss_args": {"reduction": "sum"},
+        "dataset_args": {"size": 32},
+        "epochs": 50,
+        "batch_size": {"choice": [32, 64, 128]},
+        "accumulate": {"choice": [1, 2, 4]},
+        "loader_workers": 2,
+        "optimizer": {"choice": ["torch.optim:AdamW", "torch.optim:SGD"]},
+        "optimizer_args": {"weight_decay": 0.01},
+        "lr": {"loguniform": [0.0001, 0.1]},
+        "schedule": "torch.optim.lr_scheduler:CosineAnnealingLR",
+        "schedule_args": {"gamma": 0.9},
+        "warmup_epochs": 1,
+        "clip_norm": {"loguniform": [0.1, 10]},
+        "patience": 5,
+        "parallel_args": {"find_unused_parameters": True},
+        "model": "my_model:Net",
+        "loss": "torch.nn:HuberLoss",
+        "dataset": "my_data:Rows",
+    },
 }
 LOSSES = {
     "binary": "torch.nn:BCEWithLogitsLoss",

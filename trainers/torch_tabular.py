@@ -70,6 +70,16 @@ TRAINER: dict[str, Any] = {
             "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
         },
     },
+    # A value of each option and parameter, or a domain to tune it with, for editors
+    "examples": {
+        "depth": {"randint": [1, 4]},
+        "width": {"lograndint": [16, 256]},
+        "dropout": {"uniform": [0.0, 0.5]},
+        "lr": {"loguniform": [0.0001, 0.1]},
+        "weight_decay": {"loguniform": [1e-05, 0.01]},
+        "batch_size": {"choice": [32, 64, 128]},
+        "epochs": 50,
+    },
 }
 BLOCK = 64  # number of rows that a loaded model predicts at once
 WIDTH = 16  # smallest number of units of each layer of a loaded model

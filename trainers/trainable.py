@@ -50,6 +50,8 @@ TRAINER: dict[str, Any] = {
     "streams": True,
     "additional_parameters": True,
     "options": {"trainable": {"format": "reference", "description": "a subclass of `ray.tune.Trainable`, such as `my_mod:MyTrainable`"}},
+    # A value of each option and parameter, or a domain to tune it with, for editors
+    "examples": {"trainable": "my_mod:MyTrainable"},
 }
 # Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which Ray pickles.
 STATE, DICT = "sweeps_trainable.json", "_dict_checkpoint.pkl"

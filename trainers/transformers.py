@@ -157,6 +157,29 @@ TRAINER: dict[str, Any] = {
             "description": "Metrics in each report: `asked` for the losses and the metrics that the space file names, or `all`.",
         },
     },
+    # A value of each option and parameter, or a domain to tune it with, for editors
+    "examples": {
+        "learning_rate": {"loguniform": [1e-05, 0.0001]},
+        "num_train_epochs": {"randint": [2, 5]},
+        "max_steps": 1000,
+        "per_device_train_batch_size": {"choice": [8, 16, 32]},
+        "per_device_eval_batch_size": 32,
+        "gradient_accumulation_steps": {"choice": [1, 2, 4]},
+        "optim": "adafactor",
+        "weight_decay": {"uniform": [0.0, 0.1]},
+        "adam_beta1": {"uniform": [0.85, 0.95]},
+        "adam_beta2": {"uniform": [0.98, 0.999]},
+        "adam_epsilon": {"loguniform": [1e-08, 1e-06]},
+        "max_grad_norm": {"loguniform": [0.1, 10]},
+        "lr_scheduler_type": {"choice": ["linear", "cosine"]},
+        "warmup_steps": {"choice": [0, 100, 500]},
+        "label_smoothing_factor": {"uniform": [0.0, 0.2]},
+        "eval_steps": 500,
+        "max_length": {"choice": [128, 256]},
+        "model": "my_model:build",
+        "tokenizer": "my_model:tokenizer",
+        "dataset": "my_data:Texts",
+    },
 }
 # Arguments of `TrainingArguments` that the trainer sets itself, and arguments that would break its reports and checkpoints.
 RESERVED = (

@@ -11,13 +11,11 @@ from sweeps.core.errors import Problem
 from sweeps.core.label_columns import SEVERAL
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import closest
+from sweeps.space.trainer_schema import CUSTOM_METRIC_KEYS, expand
 
 if TYPE_CHECKING:
     from sweeps.space import Space
 
-SPLIT_PREFIXES = ("valid-", "train-")
-# If `params` has one of these keys, the trainer may report other metrics than `TRAINER` lists.
-CUSTOM_METRIC_KEYS = ("objective", "eval_metric")
 _TASK_NAMES = {
     "binary": "two classes",
     "multiclass": "more than two classes",
@@ -104,7 +102,7 @@ def _check_metric(
         reports: `TRAINER["metrics"]`.
         computed: further metrics that the trainer reports as `valid-NAME`.
     """
-    tasks = {name: _expand(known) for name, known in reports.items()}
+    tasks = {name: expand(known) for name, known in reports.items()}
     for name, known in computed.items():
         for each in known.tasks:
             tasks.setdefault(each, []).append(f"valid-{name}")
@@ -112,7 +110,7 @@ def _check_metric(
         return None
     other_tasks = [name for name, known in tasks.items() if metric in known]
     other_tasks = [name for name in other_tasks if name not in SEVERAL] or other_tasks
-    valid_metrics = [name for name in _expand(reports[task]) if name.startswith("valid-")]
+    valid_metrics = [name for name in expand(reports[task]) if name.startswith("valid-")]
     if other_tasks:
         others = (
             "a classification"
@@ -144,8 +142,3 @@ def _check_goals(space: Space) -> list[Problem]:
         for i, o in enumerate(space.objectives)
         if o.goal == "minimize" and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
     ]
-
-
-def _expand(names: Sequence[str]) -> list[str]:
-    """Return the full names of metrics. A name without a prefix gives two full names, with `valid-` and with `train-`."""
-    return [prefix + name for name in names for prefix in (("",) if name.startswith(SPLIT_PREFIXES) else SPLIT_PREFIXES)]

@@ -6,27 +6,22 @@ bound above the upper bound, and a `when` that names an unknown dimension.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweeps.core import docstrings, references, registry
-from sweeps.core.parameter_schema import COMMAND_FORMAT, REFERENCE_FORMAT, Fragment, allows, types_of
+from sweeps.core import docstrings, registry
 from sweeps.core.resources import ELASTIC
 from sweeps.space import section_models
-from sweeps.space.auto_algorithm import AUTO
+from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES
 from sweeps.space.conditions import COMPARISONS
-from sweeps.space.domains import BRANCHING, RULES
-from sweeps.space.problems import fragments
-from sweeps.space.search_sections import option_names
+from sweeps.space.domains import BRANCHING, RULES, domain_description
+from sweeps.space.editor_hints import with_editor_hints
+from sweeps.space.schema_forms import ANY_OPTIONS, NULL, REFERENCE, TEXT, Schema, any_of, mapping, parameter, ref, section
 from sweeps.space.space_sections import AMOUNT, SCALING
-from sweeps.space.step_names import RAY_STEPS
-from sweeps.space.trainer_definition import TrainerDefinition, definition_of
-from sweeps.space.trainer_section import PACKAGE, trainer_names
+from sweeps.space.step_names import NONE, RAY_STEPS, STEP_DESCRIPTIONS, required_parameters
+from sweeps.space.trainer_schema import TrainerSchemas
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-Schema = dict[str, Any]
-REFERENCE = references.PATTERN
 
 # Descriptions of the top-level keys, which the reference page of the space file shows as well.
 TOP_LEVEL = {
@@ -51,212 +46,203 @@ IN_SPACE = {
     "params": "The parameters that the loop gets as `config`. Mappings and lists may be nested.",
 }
 
-_TEXT: Schema = {"type": "string", "minLength": 1}
-_REFERENCE: Schema = {"type": "string", "pattern": REFERENCE}
-_NULL: Schema = {"type": "null"}
-_ANY_OPTIONS: Schema = {"type": ["object", "null"]}
+# Descriptions of the parts of a chain, and of a condition.
+COLUMNS = "Columns: `numeric`, `categorical`, `all`, a name, a pattern such as `pixel_*`, or a list of these. By default, the step decides."
+WHEN = "Earlier dimensions, and the values that they must have: a value, a list of values, or text such as `> 3`."
+# An example of each top-level key, of each key of the section `space`, and of the arguments of each domain.
+EXAMPLES: Mapping[str, Any] = {
+    "name": "churn",
+    "data": {"train": "churn.csv", "valid": 0.2, "label": "churn"},
+    "objective": {"metric": "valid-logloss", "goal": "minimize"},
+    "constraints": {"latency_ms": "<= 5"},
+    "search": {"algorithm": "gp", "seed": 1},
+    "scheduler": {"name": "asha", "max_t": 100},
+    "repeats": 3,
+    "limits": {"max_trials": 50, "timeout": "1h"},
+    "checkpoints": {"top": 5},
+    "runtime_env": {"env_vars": {"OMP_NUM_THREADS": 1}},
+    "trackers": ["mlflow", "jsonl"],
+    "space": {"params": {"eta": {"loguniform": [0.01, 0.3]}}},
+    "preprocessor": ["SimpleImputer", "StandardScaler"],
+    "scaling": {"num_workers": 2},
+    "params": {"max_depth": {"randint": [3, 10]}},
+    "grid": ["a", "b"],
+    "choice": [16, 32, 64],
+    "uniform": [0.5, 1.0],
+    "quniform": [0.1, 0.9, 0.1],
+    "loguniform": [0.0001, 0.1],
+    "qloguniform": [0.001, 0.1, 0.001],
+    "randint": [3, 10],
+    "qrandint": [32, 256, 32],
+    "lograndint": [16, 512],
+    "qlograndint": [16, 512, 16],
+    "randn": [0, 1],
+    "qrandn": [0, 1, 0.1],
+    "when": {"params.booster": "dart"},
+}
+
 _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISONS)})\s*\S+\s*$"}
-
-
-def _object(properties: Mapping[str, Any], **rules: Any) -> Schema:
-    """Return the schema of a mapping that has only these keys."""
-    return {"type": "object", "properties": dict(properties), "additionalProperties": False} | rules
-
-
-def _any(*forms: Any, **rules: Any) -> Schema:
-    """Return a schema that allows a value if at least one of the forms allows it."""
-    return {"anyOf": list(forms), **rules}
-
-
-def _ref(name: str) -> Schema:
-    """Return a reference to a schema in `$defs`."""
-    return {"$ref": f"#/$defs/{name}"}
+_IS_NAME: Schema = {"properties": {"trainer": {"type": "string"}}, "required": ["trainer"]}
 
 
 def schema() -> Schema:
-    """Return the JSON Schema (2020-12) of the space file, as dicts and lists."""
-    trainers = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
-    objective = _section(section_models.Objective)
+    """Return the JSON Schema (2020-12) of the space file, as dicts and lists, with what editors need to help."""
+    return with_editor_hints(plain_schema())
+
+
+def plain_schema() -> Schema:
+    """Return the JSON Schema without the parts for editors: messages, Markdown, and texts with environment variables."""
+    trainers = TrainerSchemas()
+    objective = section(section_models.Objective, title="objective")
     required: Schema = {
-        "name": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"},
-        "trainer": _any(
-            _TEXT | {"examples": list(trainers)},
-            _section(section_models.LoopKeys),
-            *(_options(name, definition) for name, definition in trainers.items()),
-        ),
+        "trainer": trainers.section(),
         "data": _data(),
-        "objective": _any(objective, {"type": "array", "items": objective, "minItems": 1}),
+        "objective": any_of(objective, {"type": "array", "items": objective, "minItems": 1}),
     }
-    may_be_null = {
+    optional = {
+        "name": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"},
         "constraints": {"type": "object", "additionalProperties": _COMPARISON},
         "search": _search(),
         "scheduler": _scheduler(),
-        "repeats": _any({"type": "integer", "minimum": 1}, _section(section_models.Repeats)),
-        "limits": _section(section_models.Limits),
-        "checkpoints": _section(section_models.Checkpoints),
-        "runtime_env": _section(section_models.RuntimeEnv),
+        "repeats": any_of({"type": "integer", "minimum": 1}, section(section_models.Repeats)),
+        "limits": section(section_models.Limits),
+        "checkpoints": section(section_models.Checkpoints),
+        "runtime_env": section(section_models.RuntimeEnv),
         "trackers": _trackers(),
         "space": _space(),
     }
     rules = {
         "required": ["trainer", "objective"],
-        # a user's loop may read its own data
-        "anyOf": [{"required": ["data"]}, {"properties": {"trainer": {"type": "object"}}}],
-        "allOf": [_parameters_apply(name, definition.selected_by) for name, definition in trainers.items()],
-        "$defs": _definitions() | {f"params.{name}": _parameters(name, definition) for name, definition in trainers.items()},
+        # a user's loop, which a mapping names, may read its own data
+        "allOf": [{"if": _IS_NAME, "then": {"required": ["data"]}}, *trainers.rules()],
+        "$defs": _definitions() | _plug_ins() | trainers.definitions(),
     }
-    properties = required | {name: _any(section, _NULL) for name, section in may_be_null.items()}
-    properties = {name: section | {"description": TOP_LEVEL[name]} for name, section in properties.items()}
-    return {"$schema": DRAFT, "title": "sweeps: a space file", **_object(properties, **rules)}
+    properties = {**required, **{name: any_of(form, NULL, default=None) for name, form in optional.items()}}
+    shown = {name: {"examples": [EXAMPLES[name]]} if name in EXAMPLES else {} for name in properties}
+    described = {name: {**properties[name], "description": text, **shown[name]} for name, text in TOP_LEVEL.items()}
+    return {"$schema": DRAFT, "description": "A space file of sweeps.", **mapping(described, **rules)}
 
 
-def _options(trainer: str, definition: TrainerDefinition) -> Schema:
-    """Return the schema of the section `trainer` as a mapping that names a built-in trainer and gives its options."""
-    keys = _section(section_models.TrainerKeys)["properties"] | {"name": {"const": trainer}}
-    required = [name for name, fragment in definition.options.items() if "default" not in fragment]
-    options = {name: _option(fragment) for name, fragment in definition.options.items()}
-    if definition.selected_by is None:
-        required.append("name")
-    return _object({**keys, **options}, required=required)
+def _search() -> Schema:
+    """Return the schema of `search`. The options depend on the algorithm. They are not checked for an algorithm of the user's own."""
+    form = section(section_models.Search)
+    algorithm = form["properties"]["algorithm"]
+    described = {key: algorithm[key] for key in ("description", "default", "examples")}
+    names = {AUTO: "Choose a sampler that suits the space and the limits.", **_summaries("sampler")}
+    form["properties"]["algorithm"] = any_of(_enum(names), REFERENCE, NULL, **described)
+    not_named = {"anyOf": [{"not": {"required": ["algorithm"]}}, {"properties": {"algorithm": any_of({"const": AUTO}, NULL)}}]}
+    rules = [{"if": not_named, "then": _options_of(AUTO)}]
+    for name in registry.names("sampler"):
+        is_named = {"properties": {"algorithm": {"const": name}}, "required": ["algorithm"]}
+        rules.append({"if": is_named, "then": _options_of(name)})
+    return form | {"allOf": rules}
 
 
-def _option(fragment: Fragment) -> Schema:
-    """Return the schema of an option: a constant that `fragment` allows, or null."""
-    shown = {key: fragment[key] for key in ("default", "description") if fragment.get(key) is not None}
-    if fragment.get("format") == REFERENCE_FORMAT:
-        return _any(_REFERENCE, _NULL, **shown)
-    if fragment.get("format") == COMMAND_FORMAT:
-        return {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1, **shown}
-    inside = {key: value for key, value in fragment.items() if key not in ("default", "description", "format")}
-    return _any(inside, _NULL, **shown) if inside else shown
+def _options_of(algorithm: str) -> Schema:
+    return {"properties": {"options": any_of(ref(f"search.options.{algorithm}"), NULL)}}
 
 
-def _parameters_apply(trainer: str, selected_by: str | None) -> Schema:
-    """Return a rule (`if`, `then`) that checks `space.params` against a trainer's parameters if the file names this trainer."""
-    forms = [{"const": trainer}, {"type": "object", "properties": {"name": {"const": trainer}}, "required": ["name"]}]
-    if selected_by is not None:
-        forms.append({"type": "object", "required": [selected_by]})
-    params = {"properties": {"params": _any(_ref(f"params.{trainer}"), _ref("branch"), _NULL)}}
-    return {"if": {"properties": {"trainer": _any(*forms)}}, "then": {"properties": {"space": params}}}
+def _scheduler() -> Schema:
+    """Return the schema of `scheduler`. The other keys depend on the name. They are not checked for a scheduler of the user's own."""
+    text = "The scheduler. `module:attr` names a class of your own."
+    name = any_of(_enum(_summaries("scheduler")), REFERENCE, description=text, examples=["asha"])
+    rules = [
+        {"if": {"properties": {"name": {"const": each}}, "required": ["name"]}, "then": ref(f"scheduler.{each}")}
+        for each in registry.names("scheduler")
+    ]
+    return {"type": "object", "properties": {"name": name}, "required": ["name"], "allOf": rules}
 
 
-def _parameters(trainer: str, definition: TrainerDefinition) -> Schema:
-    """Return the schema of a built-in trainer's parameters, as the dict `TRAINER` in the trainer's module describes them."""
-    properties = {name: _parameter(fragment) for name, fragment in definition.parameters.items()}
-    description = f"Parameters of the trainer {trainer}."
-    return _object(properties, description=description, additionalProperties=definition.additional_parameters)
-
-
-def _parameter(fragment: Fragment) -> Schema:
-    """Return the schema of a parameter in a space file: a constant that `fragment` allows, null, or a domain."""
-    outside = {key: fragment[key] for key in ("default", "description") if fragment.get(key) is not None}
-    inside = {key: value for key, value in fragment.items() if key not in ("default", "description")}
-    if not inside:
-        return outside
-    numeric = {"integer", "number"} & set(types_of(fragment))
-    return _any(inside, _NULL, _ref("domain" if numeric else "branch"), **outside)
-
-
-def _steps() -> Schema:
-    """Return the schema of a step: its name, or a mapping of its name to parameters."""
-    columns = {"description": "Columns: `numeric`, `categorical`, `all`, a name, a pattern such as `pixel_*`, or a list of these."}
-    properties: dict[str, Schema] = {kind: {} for kind in BRANCHING} | {"when": _ref("when")}
-    for step, parameters in RAY_STEPS.items():
-        own = {"columns": columns} | {name: _parameter(fragment) for name, fragment in parameters.items()}
-        properties[step] = _any(_object(own), _ref("branch"), _NULL)
-    mapping = _object(properties, patternProperties={REFERENCE: _ANY_OPTIONS}, minProperties=1, maxProperties=2)
-    return _any(
-        {
-            "type": "string",
-            "description": "Name of a preprocessor of Ray Data, or `module:attr` of a class of your own.",
-            "examples": sorted(RAY_STEPS),
-        },
-        mapping,
-    )
-
-
-def _section(model: type) -> Schema:
-    """Return pydantic's schema of a dataclass, with the descriptions from the section `Attributes` of the dataclass's docstring."""
-    descriptions = docstrings.section(model.__doc__, "Attributes")
-    properties = {}
-    for name, fragment in fragments(model).items():
-        shown = {key: value for key, value in fragment.items() if key != "default" or (value is not None and allows(fragment, value))}
-        if text := descriptions.get(name):
-            shown["description"] = text[0].upper() + text[1:]
-        properties[name] = shown
-    required = [f.name for f in dataclasses.fields(model) if f.default is f.default_factory is dataclasses.MISSING]
-    return _object(properties, required=required)
-
-
-def model_properties(model: type) -> dict[str, Schema]:
-    """Return the JSON Schema of each option of a plug-in, by name. The options are the fields of the dataclass `model`."""
-    properties: dict[str, Schema] = _section(model)["properties"]
-    return properties
+def _plug_ins() -> dict[str, Schema]:
+    """Return the schemas of the options of samplers and schedulers, by names such as `scheduler.asha`."""
+    made: dict[str, Schema] = {}
+    for name, text in _summaries("sampler").items():
+        made[f"search.options.{name}"] = section(registry.built_in("sampler", name), title=f"options of {name}", description=text)
+    options = [made[f"search.options.{name}"]["properties"] for name in AUTO_CANDIDATES]
+    made[f"search.options.{AUTO}"] = mapping({key: inner for one in options for key, inner in one.items()}, title=f"options of {AUTO}")
+    for name, text in _summaries("scheduler").items():
+        keys = section(registry.built_in("scheduler", name))
+        own = {"name": {"const": name, "description": text, "examples": [name]}, **keys["properties"]}
+        made[f"scheduler.{name}"] = mapping(own, required=["name", *keys["required"]], title=name, description=text)
+    return made
 
 
 def _trackers() -> Schema:
     """Return the schema of the list of trackers: built-in names, references, and mappings of one name to its options."""
-    options = {name: _section(registry.built_in("tracker", name).Options) for name in registry.names("tracker")}
-    reference = _REFERENCE | {"description": "`module:attr` of a class of your own"}
-    with_options = _object(options, patternProperties={REFERENCE: _ANY_OPTIONS}, minProperties=1, maxProperties=1)
-    names = {"enum": [name for name, section in options.items() if not section["required"]]}
-    return {"type": "array", "items": _any(names, reference, with_options)}
+    texts = _summaries("tracker")
+    options = {name: section(registry.built_in("tracker", name).Options, description=text) for name, text in texts.items()}
+    needs_options = {name for name, form in options.items() if form["required"]}
+    names = _enum({name: text for name, text in texts.items() if name not in needs_options})
+    reference = REFERENCE | {"description": "`module:attr` of a class of your own"}
+    keys = {name: form | {"examples": [_example_of(form)]} for name, form in options.items()}
+    keys = {name: form if name in needs_options else any_of(form, NULL, default=None, **_annotations(form)) for name, form in keys.items()}
+    with_options = mapping(keys, patternProperties={REFERENCE["pattern"]: ANY_OPTIONS}, minProperties=1, maxProperties=1)
+    return {"type": "array", "items": any_of(names, reference, with_options)}
 
 
-def _search() -> Schema:
-    """Return the schema of `search`. The names of its options are checked only if the algorithm is built in."""
-    section = _section(section_models.Search)
-    described = {key: value for key, value in section["properties"]["algorithm"].items() if key not in ("type", "minLength")}
-    section["properties"]["algorithm"] = _any({"enum": [AUTO, *registry.names("sampler")]}, _REFERENCE, **described)
-    own = {"properties": {"algorithm": _REFERENCE}, "required": ["algorithm"]}
-    options = sorted({name for algorithm in registry.names("sampler") for name in option_names("sampler", algorithm)})
-    built_in = {"properties": {"options": {"propertyNames": {"enum": options}}}}
-    return section | {"if": own, "else": built_in}
+def _annotations(form: Schema) -> Schema:
+    return {key: form.pop(key) for key in ("description", "examples")}
 
 
-def _scheduler() -> Schema:
-    """Return the schema of `scheduler`: a built-in scheduler with its options, or a user's scheduler with any options."""
-    forms = []
-    for name in registry.names("scheduler"):
-        options = _section(registry.built_in("scheduler", name))
-        forms.append(_object({"name": {"const": name}, **options["properties"]}, required=["name", *options["required"]]))
-    own = {"type": "object", "properties": {"name": _REFERENCE}, "required": ["name"]}
-    return _any(*forms, own)
+def _example_of(form: Schema) -> Any:
+    """Return a mapping with the required keys of a form, each with its example."""
+    return {key: form["properties"][key]["examples"][0] for key in form["required"]}
+
+
+def _enum(names: Mapping[str, str]) -> Schema:
+    """Return the schema of one of some names, each with a description."""
+    return {"enum": list(names), "enumDescriptions": list(names.values())}
+
+
+def _summaries(kind: str) -> dict[str, str]:
+    """Return the first paragraph of the docstring of each built-in plug-in of a kind."""
+    return {name: docstrings.summary(registry.built_in(kind, name).__doc__) for name in registry.names(kind)}
+
+
+def model_properties(model: type) -> dict[str, Schema]:
+    """Return the JSON Schema of each option of a plug-in, by name. The options are the fields of the dataclass `model`."""
+    properties: dict[str, Schema] = section(model)["properties"]
+    return properties
 
 
 def _data() -> Schema:
-    section = _section(section_models.DataKeys)
-    properties = section["properties"]
-    call = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": _ANY_OPTIONS}
-    source = _any(_TEXT, call)
-    forms = [_section(form) for form in (section_models.ByColumn, section_models.ByTime, section_models.ByGroup)]
-    split = _any({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, source, *forms)
-    cross_validation = [_section(form) for form in (section_models.ByFolds, section_models.ByRolling)]
-    columns = {"type": "array", "items": _any(_TEXT, _ref("branch"))}
-    rows = {key: value for key, value in properties["rows"].items() if key not in ("default", "description")}
+    form = section(section_models.DataKeys)
+    properties = form["properties"]
+    call = mapping({}, patternProperties={REFERENCE["pattern"]: ANY_OPTIONS}, minProperties=1, title="loader")
+    source = any_of(TEXT, call)
+    by_rows = {"by column": section_models.ByColumn, "by time": section_models.ByTime, "by group": section_models.ByGroup}
+    by_folds = {"folds": section_models.ByFolds, "folds in time": section_models.ByRolling}
+    forms = [section(model, title=title) for title, model in by_rows.items()]
+    split = [{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, TEXT, call, *forms]
+    cross_validation = [section(model, title=title) for title, model in by_folds.items()]
+    columns = {"type": "array", "items": any_of(TEXT, ref("branch"))}
+    rows = {"exclusiveMinimum": 0, "maximum": 1, "type": "number"}
     tuned = {
-        "train": _any(source, _ref("branch")),
-        "drop": _any(columns, _ref("branch")),
-        "rows": _any(rows, _ref("domain")),
-        "weight": _any(_TEXT, _NULL, _ref("branch")),
-        "class_weight": _any({"const": "balanced"}, _NULL, _ref("branch")),
+        "train": any_of(source, ref("branch")),
+        "drop": any_of(columns, NULL, ref("branch")),
+        "rows": any_of(rows, NULL, ref("domain")),
+        "weight": any_of(TEXT, NULL, ref("branch")),
+        "class_weight": any_of({"enum": ["balanced"]}, NULL, ref("branch")),
     }
-    for key, form in {"valid": _any(*split["anyOf"], *cross_validation), "test": split, **tuned}.items():
-        described = {name: properties[key][name] for name in ("description", "default") if name in properties[key]}
-        properties[key] = form | described
-    return section
+    for key, value in {"valid": any_of(*split, *cross_validation), "test": any_of(*split, NULL), **tuned}.items():
+        shown = {name: properties[key][name] for name in ("description", "default", "examples") if name in properties[key]}
+        properties[key] = value | shown
+    return form
 
 
 def _space() -> Schema:
-    """Return the schema of `space`. The parameters of the named trainer are added by `_parameters_apply`."""
-    scaling = {key: _parameter(fragment) for key, fragment in SCALING.items()}
+    """Return the schema of `space`. The parameters of the named trainer are added by `TrainerSchemas.rules`."""
+    scaling = {key: parameter(fragment) for key, fragment in SCALING.items()}
     forms = scaling["num_workers"]["anyOf"]
-    bounds = {"type": "array", "items": forms[0], "minItems": 2, "maxItems": 2}
+    bounds = {"type": "array", "items": forms[0], "minItems": 2, "maxItems": 2, "examples": [[1, 4]]}
     text = "The smallest and the largest number of workers of a trial. The number may change while the trial runs."
-    forms.insert(0, _object({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC]))
-    scaling["resources_per_worker"] = _parameter({**SCALING["resources_per_worker"], "additionalProperties": _parameter(AMOUNT)})
-    sections = {"preprocessor": _ref("chain"), "scaling": _any(_object(scaling), _ref("branch")), "params": {"type": "object"}}
-    return _object({name: _any(inner, _NULL, description=IN_SPACE[name]) for name, inner in sections.items()})
+    forms.insert(0, mapping({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC], title=ELASTIC))
+    amounts = {**SCALING["resources_per_worker"], "additionalProperties": parameter(AMOUNT)}
+    scaling["resources_per_worker"] = parameter(amounts)
+    sections = {"preprocessor": ref("chain"), "scaling": any_of(mapping(scaling), ref("branch")), "params": {"type": "object"}}
+    return mapping(
+        {name: any_of(form, NULL, description=IN_SPACE[name], default=None, examples=[EXAMPLES[name]]) for name, form in sections.items()}
+    )
 
 
 def _definitions() -> dict[str, Schema]:
@@ -268,25 +254,67 @@ def _definitions() -> dict[str, Schema]:
             "items": {"type": "integer" if rule.integer else "number"},
             "minItems": rule.needed,
             "maxItems": len(rule.args),
-            "description": f"[{', '.join(rule.args)}]: {rule.text}",
         }
         for kind, rule in RULES.items()
     }
     scalar = {"type": ["string", "number", "boolean", "null"]}
-    step = _steps()
+    chain = [*_step_names(), ref("step")]
     return {
-        "domain": _one_of({**options, **numbers}),
-        "branch": _one_of(options),
+        "domain": _one_of({**options, **numbers}, "domain"),
+        "branch": _one_of(options, "grid or choice"),
         "when": {
             "type": "object",
             "minProperties": 1,
-            "additionalProperties": _any(scalar, {"type": "array", "items": scalar, "minItems": 1}),
-            "description": "Earlier dimensions, and the values that they must have: a value, a list of values, or text such as `> 3`.",
+            "additionalProperties": any_of(scalar, {"type": "array", "items": scalar, "minItems": 1}),
+            "description": WHEN,
+            "examples": [EXAMPLES["when"]],
         },
-        "chain": _any(step, {"type": "array", "items": _any(step, _NULL)}),
+        "step": _step(),
+        "columns": _columns(),
+        "chain": any_of(*chain, {"type": "array", "items": any_of(*chain, NULL)}),
     }
 
 
-def _one_of(domains: Mapping[str, Schema]) -> Schema:
+def _one_of(domains: Mapping[str, Schema], title: str) -> Schema:
     """Return the schema of a mapping with one domain and an optional condition."""
-    return _any(*(_object({kind: inner, "when": _ref("when")}, required=[kind]) for kind, inner in domains.items()))
+    shown = {kind: {"description": domain_description(kind), "examples": [EXAMPLES[kind]]} for kind in domains}
+    properties = {**{kind: form | shown[kind] for kind, form in domains.items()}, "when": ref("when")}
+    one = {"minProperties": 1, "maxProperties": 1}
+    return mapping(properties, title=title, **{"if": {"required": ["when"]}, "then": {"minProperties": 2, "maxProperties": 2}, "else": one})
+
+
+def _step_names() -> Iterator[Schema]:
+    """Yield the schemas of a step without parameters: a name, and a reference to the user's code."""
+    text = "Unknown step. Write the name of a preprocessor of Ray Data, or `module:attr` of a step of yours."
+    yield _enum({**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}) | {"errorMessage": text}
+    yield REFERENCE | {"patternErrorMessage": text, "title": "a step of yours"}
+
+
+def _columns() -> Schema:
+    """Return the schema of the columns that a step changes."""
+    columns = any_of(TEXT, {"type": "array", "items": any_of(TEXT, ref("branch")), "minItems": 1}, NULL, ref("branch"))
+    return columns | {"description": COLUMNS, "default": None, "examples": ["numeric", ["age", "price_*"]]}
+
+
+def _step() -> Schema:
+    """Return the schema of a step with parameters: a mapping of its name to the parameters, or a domain whose options are chains."""
+    branches = {kind: {"description": domain_description(kind), "examples": [EXAMPLES["preprocessor"]]} for kind in BRANCHING}
+    branches["when"] = ref("when")
+    properties = {**branches}
+    for step, parameters in RAY_STEPS.items():
+        needed = required_parameters(step)
+        own = {name: parameter(fragment, required=name in needed) for name, fragment in parameters.items()}
+        form = mapping({"columns": ref("columns"), **own}, required=needed, title=step)
+        shown = {"description": STEP_DESCRIPTIONS[step], "examples": [{"columns": "numeric", **_example_of(form)}]}
+        properties[step] = any_of(form, ref("branch"), **shown) if needed else _one_mapping(form, branches) | shown
+    return mapping(properties, patternProperties={REFERENCE["pattern"]: ANY_OPTIONS}, minProperties=1, maxProperties=2, title="step")
+
+
+def _one_mapping(form: Schema, branches: Mapping[str, Schema]) -> Schema:
+    """Return the schema of the parameters of a step, which may also be a domain of such mappings or null.
+
+    The parameters and the domains are keys of one mapping, so that an editor completes a step's name in a list as a name and as a mapping.
+    """
+    is_domain = {"type": "object", **any_of(*({"required": [kind]} for kind in BRANCHING))}
+    tuned = {"if": is_domain, "then": ref("branch"), "else": {"not": {"type": "object", "required": ["when"]}}}
+    return {**form, "type": ["null", "object"], "properties": {**form["properties"], **branches}, "default": None, **tuned}

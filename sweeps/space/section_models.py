@@ -30,12 +30,12 @@ Share = Annotated[float, Field(strict=True, gt=0, le=1)]
 Seconds = Annotated[
     float,
     BeforeValidator(value_types.seconds),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "30m", "1h30m", "2d"]}),
+    WithJsonSchema({"type": ["string", "number"]}),
 ]
 HeartbeatTimeout = Annotated[
     float,
     BeforeValidator(value_types.heartbeat),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["60s", "5m"]}),
+    WithJsonSchema({"type": ["string", "number"]}),
 ]
 Size = Annotated[
     int, BeforeValidator(value_types.size), WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"})
@@ -66,7 +66,6 @@ ParseRules = Annotated[
         {
             "type": "object",
             "additionalProperties": {"anyOf": [{"enum": list(value_types.NUMBER_RULES)}, {"type": "string", "pattern": "%[A-Za-z]"}]},
-            "examples": [{"price": "currency", "date": "%d/%m/%Y"}],
         }
     ),
 ]
@@ -236,8 +235,8 @@ class Objective:
         goal: `minimize` if smaller values are better, `maximize` if larger values are better.
     """
 
-    metric: Text
-    goal: Literal["minimize", "maximize"]
+    metric: Annotated[Text, Field(examples=["valid-logloss", "valid-accuracy", "valid-auc", "valid-rmse"])]
+    goal: Annotated[Literal["minimize", "maximize"], Field(examples=["minimize"])]
 
 
 @dataclass(frozen=True)
@@ -297,10 +296,10 @@ class Search:
         initial_points: Configurations to try in this order, before anything is sampled.
     """
 
-    algorithm: Text = "auto"
-    seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
-    options: dict[str, Any] | None = None
-    initial_points: Points = ()
+    algorithm: Annotated[Text, Field(examples=["gp"])] = "auto"
+    seed: Annotated[Annotated[StrictInt, Field(ge=0, lt=2**32)], Field(examples=[1])] = 0
+    options: Annotated[dict[str, Any] | None, Field(examples=[{"n_startup_trials": 20}])] = None
+    initial_points: Annotated[Points, Field(examples=[[{"params.eta": 0.1}]])] = ()
 
 
 @dataclass(frozen=True)
@@ -336,7 +335,7 @@ class Repeats:
         aggregate: Function that combines the values of the repeated trials into the value of the configuration.
     """
 
-    count: AtLeast1 = 1
+    count: Annotated[AtLeast1, Field(examples=[3])] = 1
     aggregate: Literal["mean", "median", "min", "max"] = "mean"
 
 
@@ -364,18 +363,18 @@ class Limits:
         max_failures_in_a_row: Stop the sweep after this many consecutive failed trials.
     """
 
-    max_trials: AtLeast1 = 0
-    timeout: Seconds | None = None
-    max_concurrent_trials: Concurrency = None
-    max_failures: AtLeast0 = 2
-    retry_on: Causes = (LOST,)
-    trial_timeout: Seconds | None = None
-    report_timeout: Seconds | None = None
-    heartbeat_timeout: HeartbeatTimeout = 60.0
-    max_gpu_hours: Annotated[Number, Field(gt=0)] | None = None
-    target: Number | None = None
-    patience: AtLeast1 | None = None
-    max_failures_in_a_row: AtLeast1 | None = None
+    max_trials: Annotated[AtLeast1, Field(examples=[50])] = 0
+    timeout: Annotated[Seconds | None, Field(examples=["1h", "30m"])] = None
+    max_concurrent_trials: Annotated[Concurrency, Field(examples=[2])] = None
+    max_failures: Annotated[AtLeast0, Field(examples=[0])] = 2
+    retry_on: Annotated[Causes, Field(examples=[["lost", "ConnectionError"]])] = (LOST,)
+    trial_timeout: Annotated[Seconds | None, Field(examples=["10m"])] = None
+    report_timeout: Annotated[Seconds | None, Field(examples=["5m"])] = None
+    heartbeat_timeout: Annotated[HeartbeatTimeout, Field(examples=["5m"])] = 60.0
+    max_gpu_hours: Annotated[Annotated[Number, Field(gt=0)] | None, Field(examples=[8])] = None
+    target: Annotated[Number | None, Field(examples=[0.95])] = None
+    patience: Annotated[AtLeast1 | None, Field(examples=[10])] = None
+    max_failures_in_a_row: Annotated[AtLeast1 | None, Field(examples=[5])] = None
 
 
 @dataclass(frozen=True)
@@ -389,9 +388,9 @@ class Checkpoints:
             first.
     """
 
-    per_trial: AtLeast1 = 2
-    top: AtLeast1 | None = None
-    max_disk: Size | None = None
+    per_trial: Annotated[AtLeast1, Field(examples=[1])] = 2
+    top: Annotated[AtLeast1 | None, Field(examples=[5])] = None
+    max_disk: Annotated[Size | None, Field(examples=["10GB"])] = None
 
     @property
     def all_stay(self) -> bool:
@@ -411,11 +410,13 @@ class RuntimeEnv:
         image_uri: Container image in which the processes run. It can be combined only with `env_vars`.
     """
 
-    env_vars: Variables = field(default_factory=dict, repr=False)  # the values may be secrets
-    pip: tuple[Text, ...] = ()
-    py_modules: tuple[Text, ...] = ()
-    working_dir: Text | None = None
-    image_uri: Text | None = None
+    env_vars: Annotated[Variables, Field(examples=[{"OMP_NUM_THREADS": 1}])] = field(
+        default_factory=dict, repr=False
+    )  # the values may be secrets
+    pip: Annotated[tuple[Text, ...], Field(examples=[["polars==1.31.0"]])] = ()
+    py_modules: Annotated[tuple[Text, ...], Field(examples=[["./my_package"]])] = ()
+    working_dir: Annotated[Text | None, Field(examples=["."])] = None
+    image_uri: Annotated[Text | None, Field(examples=["registry.example.com/sweeps:latest"])] = None
 
     def for_ray(self) -> dict[str, Any]:
         """Return the given keys as Ray's `runtime_env`."""
@@ -434,9 +435,9 @@ class LoopKeys:
             cannot start twice in one process.
     """
 
-    loop: Text
-    backend: Backend = "none"
-    load: Text | None = None
+    loop: Annotated[Text, Field(examples=["my_loop:train_func"])]
+    backend: Annotated[Backend, Field(examples=["torch"])] = "none"
+    load: Annotated[Text | None, Field(examples=["my_loop:load"])] = None
     reuse: Literal["auto", "never"] = "auto"
 
 
@@ -451,9 +452,9 @@ class TrainerKeys:
         reuse: `auto` keeps the workers for the next trial. `never` closes the workers after each trial.
     """
 
-    name: Text | None = None
-    backend: Backend | None = None
-    load: Text | None = None
+    name: Annotated[Text | None, Field(examples=["xgboost", "my_trainer"])] = None
+    backend: Annotated[Backend | None, Field(examples=["torch"])] = None
+    load: Annotated[Text | None, Field(examples=["my_loop:load"])] = None
     reuse: Literal["auto", "never"] = "auto"
 
 
@@ -481,18 +482,18 @@ class DataKeys:
             of its own.
     """
 
-    train: Text
-    valid: Any
-    label: LabelColumns = None
-    test: Any = None
+    train: Annotated[Text, Field(examples=["train.csv", "data/*.parquet", "sklearn:breast_cancer"])]
+    valid: Annotated[Any, Field(examples=[0.2, {"column": "split", "value": "valid"}, {"folds": 5}])]
+    label: Annotated[LabelColumns, Field(examples=["churn"])] = None
+    test: Annotated[Any, Field(examples=["test.csv", 0.1])] = None
     task: Task | None = None
-    drop: tuple[Text, ...] = ()
-    rows: Share = 1.0
+    drop: Annotated[tuple[Text, ...], Field(examples=[["id"]])] = ()
+    rows: Annotated[Share, Field(examples=[0.1])] = 1.0
     drop_missing_label: StrictBool = False
-    weight: Text | None = None
-    class_weight: Literal["balanced"] | None = None
+    weight: Annotated[Text | None, Field(examples=["weight"])] = None
+    class_weight: Annotated[Literal["balanced"] | None, Field(examples=["balanced"])] = None
     ingest: Literal["auto", "memory", "stream"] = "auto"
-    parse: ParseRules | None = None
+    parse: Annotated[ParseRules | None, Field(examples=[{"price": "currency", "date": "%d/%m/%Y"}])] = None
     drop_duplicates: StrictBool = False
 
 
@@ -505,8 +506,8 @@ class ByColumn:
         value: Value that the rows of the split have in this column.
     """
 
-    column: Text
-    value: Annotated[Any, BeforeValidator(value_types.plain_scalar)]
+    column: Annotated[Text, Field(examples=["split"])]
+    value: Annotated[Annotated[Any, BeforeValidator(value_types.plain_scalar)], Field(examples=["valid"])]
 
 
 @dataclass(frozen=True)
@@ -518,8 +519,8 @@ class ByTime:
         last: Fraction of the rows in the split. Rows with equal times stay together.
     """
 
-    time: Text
-    last: Fraction
+    time: Annotated[Text, Field(examples=["day"])]
+    last: Annotated[Fraction, Field(examples=[0.2])]
 
 
 @dataclass(frozen=True)
@@ -531,8 +532,8 @@ class ByGroup:
         part: Approximate fraction of the rows in the split.
     """
 
-    group: Text
-    part: Fraction
+    group: Annotated[Text, Field(examples=["patient"])]
+    part: Annotated[Fraction, Field(examples=[0.2])]
 
 
 @dataclass(frozen=True)
@@ -544,8 +545,8 @@ class ByFolds:
         groups: A column. All rows with the same value in this column are in the same fold.
     """
 
-    folds: AtLeast2
-    groups: Text | None = None
+    folds: Annotated[AtLeast2, Field(examples=[5])]
+    groups: Annotated[Text | None, Field(examples=["patient"])] = None
 
 
 @dataclass(frozen=True)
@@ -558,8 +559,8 @@ class ByRolling:
             k blocks and validates on the next block.
     """
 
-    rolling: Text
-    folds: AtLeast2 = 5
+    rolling: Annotated[Text, Field(examples=["day"])]
+    folds: Annotated[AtLeast2, Field(examples=[3])] = 5
 
 
 SPLIT_FORMS = "a fraction such as 0.2, a path, {column: split, value: valid}, {time: col, last: 0.2} or {group: col, part: 0.2}"

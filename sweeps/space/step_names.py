@@ -9,24 +9,31 @@ from typing import Any
 from sweeps.core.parameter_schema import Fragment
 
 
-def _optional(kind: str | list[str] | None, description: str, default: Any = None, **rules: Any) -> Fragment:
+def _optional(kind: str | list[str] | None, description: str, default: Any = None, example: Any = None, **rules: Any) -> Fragment:
     """Return the JSON Schema of an optional parameter. With `kind` None, a value may have any type."""
     types = {} if kind is None else {"type": kind}
-    return {**types, **rules, "default": default, "description": description}
+    examples = {} if example is None else {"examples": [example]}
+    return {**types, **rules, "default": default, "description": description, **examples}
 
 
-_OUTPUT_COLUMNS = {"output_columns": _optional("array", "Names of the new columns. By default, the input columns are replaced.")}
+_OUTPUT_COLUMNS = {
+    "output_columns": _optional("array", "Names of the new columns. By default, the input columns are replaced.", None, ["a", "b"])
+}
 _TOKENIZER = {
-    "tokenization_fn": _optional("string", "Function that splits a text, as `module:function`. By default, texts are split at spaces.")
+    "tokenization_fn": _optional(
+        "string", "Function that splits a text, as `module:function`. By default, texts are split at spaces.", None, "my_text:split"
+    )
 }
 _MAX_CATEGORIES: Fragment = _optional(
     ["integer", "object"],
     "Largest number of categories to encode, starting with the most frequent: {column: number}, or one number for every column.",
+    None,
+    20,
 )
-_NUM_FEATURES: Fragment = {"type": "integer", "minimum": 1, "description": "Number of new columns."}
-_COLUMN_NAME: Fragment = {"type": "string", "description": "Name of the new column."}
+_NUM_FEATURES: Fragment = {"type": "integer", "minimum": 1, "description": "Number of new columns.", "examples": [256]}
+_COLUMN_NAME: Fragment = {"type": "string", "description": "Name of the new column.", "examples": ["hashed"]}
 _BINS: dict[str, Fragment] = {
-    "dtypes": _optional("object", "Type of each binned column: {column: type}."),
+    "dtypes": _optional("object", "Type of each binned column: {column: type}.", None, {"age": "int64"}),
     "duplicates": _optional(None, "What to do if two edges of bins are equal.", "raise", enum=["raise", "drop"]),
     "include_lowest": _optional("boolean", "Whether the first bin contains its left edge.", False),
     "right": _optional("boolean", "Whether a bin contains its right edge.", True),
@@ -38,27 +45,31 @@ _BINS: dict[str, Fragment] = {
 # `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names with the installed Ray.
 # Labels are always encoded, so `LabelEncoder` needs no `label_column`.
 RAY_STEPS: dict[str, dict[str, Fragment]] = {
-    "Categorizer": {"dtypes": _optional("object", "Type of each column: {column: type}."), **_OUTPUT_COLUMNS},
+    "Categorizer": {"dtypes": _optional("object", "Type of each column: {column: type}.", None, {"color": "category"}), **_OUTPUT_COLUMNS},
     "Concatenator": {
-        "dtype": _optional(None, "NumPy type of the new column, such as float32."),
+        "dtype": _optional(None, "NumPy type of the new column, such as float32.", None, "float32"),
         "flatten": _optional("boolean", "Whether columns of arrays are flattened before they are joined.", False),
-        "output_column_name": _optional("string", "Name of the new column.", "concat_out"),
+        "output_column_name": _optional("string", "Name of the new column.", "concat_out", "features"),
         "raise_if_missing": _optional("boolean", "Whether a missing column is an error.", False),
     },
     "CountVectorizer": {
-        "max_features": _optional("integer", "Largest number of tokens to keep, starting with the most frequent.", minimum=1),
+        "max_features": _optional("integer", "Largest number of tokens to keep, starting with the most frequent.", None, 1000, minimum=1),
         **_OUTPUT_COLUMNS,
         **_TOKENIZER,
     },
     "CustomKBinsDiscretizer": {
-        "bins": {"type": ["array", "object"], "description": "Edges of the bins: a list, or {column: list}."},
+        "bins": {
+            "type": ["array", "object"],
+            "description": "Edges of the bins: a list, or {column: list}.",
+            "examples": [[0, 18, 65, 120]],
+        },
         **_BINS,
     },
     "FeatureHasher": {"num_features": _NUM_FEATURES, "output_column": _COLUMN_NAME},
     "HashingVectorizer": {"num_features": _NUM_FEATURES, **_OUTPUT_COLUMNS, **_TOKENIZER},
     "LabelEncoder": {
-        "label_column": _optional("string", "Name of the label column, which sweeps always encodes."),
-        "output_column": _optional("string", "Name of the new column."),
+        "label_column": _optional("string", "Name of the label column, which sweeps always encodes.", None, "label"),
+        "output_column": _optional("string", "Name of the new column.", None, "code"),
     },
     "MaxAbsScaler": _OUTPUT_COLUMNS,
     "MinMaxScaler": _OUTPUT_COLUMNS,
@@ -71,27 +82,54 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
     },
     "PowerTransformer": {
         "method": _optional(None, "The transformation.", "yeo-johnson", enum=["yeo-johnson", "box-cox"]),
-        "power": {"type": "number", "description": "Parameter of the transformation, often named lambda."},
+        "power": {"type": "number", "description": "Parameter of the transformation, often named lambda.", "examples": [0.5]},
         **_OUTPUT_COLUMNS,
     },
     "RobustScaler": {
         "quantile_precision": _optional(
-            "integer", "Precision with which the quantiles are estimated: the larger, the more precise.", 800, minimum=1
+            "integer", "Precision with which the quantiles are estimated: the larger, the more precise.", 800, 1600, minimum=1
         ),
-        "quantile_range": _optional("array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75]),
+        "quantile_range": _optional("array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75], [0.1, 0.9]),
         **_OUTPUT_COLUMNS,
     },
     "SimpleImputer": {
-        "fill_value": _optional(None, "The value for `strategy: constant`."),
+        "fill_value": _optional(None, "The value for `strategy: constant`.", None, 0),
         "strategy": _optional(None, "How a replacement for missing values is chosen.", "mean", enum=["mean", "most_frequent", "constant"]),
         **_OUTPUT_COLUMNS,
     },
     "StandardScaler": _OUTPUT_COLUMNS,
     "Tokenizer": {**_OUTPUT_COLUMNS, **_TOKENIZER},
     "UniformKBinsDiscretizer": {
-        "bins": {"type": ["integer", "object"], "minimum": 1, "description": "Number of bins in every column, or {column: number}."},
+        "bins": {
+            "type": ["integer", "object"],
+            "minimum": 1,
+            "description": "Number of bins in every column, or {column: number}.",
+            "examples": [8],
+        },
         **_BINS,
     },
+}
+
+STEP_DESCRIPTIONS: dict[str, str] = {
+    "Categorizer": "Turn columns into categories of pandas.",
+    "Concatenator": "Join columns of numbers to one column of arrays.",
+    "CountVectorizer": "Turn a column of texts into columns with the number of times that each token occurs.",
+    "CustomKBinsDiscretizer": "Put numbers into bins whose edges you give.",
+    "FeatureHasher": "Hash the tokens of columns with counts into a fixed number of columns.",
+    "HashingVectorizer": "Hash the tokens of a column of texts into a fixed number of columns.",
+    "LabelEncoder": "Encode the classes of the label as 0, 1 and so on. sweeps always does this.",
+    "MaxAbsScaler": "Divide each column by its largest absolute value.",
+    "MinMaxScaler": "Scale each column to the range from 0 to 1.",
+    "MultiHotEncoder": "Encode a column of lists as columns of 0 and 1.",
+    "Normalizer": "Scale each row so that its norm is 1.",
+    "OneHotEncoder": "Encode a column of categories as columns of 0 and 1.",
+    "OrdinalEncoder": "Encode a column of categories as the integers 0, 1 and so on.",
+    "PowerTransformer": "Apply a power to each column, so that its values look more like a normal distribution.",
+    "RobustScaler": "Subtract the median of each column, and divide by the distance of two quantiles.",
+    "SimpleImputer": "Replace missing values.",
+    "StandardScaler": "Subtract the mean of each column, and divide by its standard deviation.",
+    "Tokenizer": "Split a column of texts into lists of tokens.",
+    "UniformKBinsDiscretizer": "Put numbers into bins of equal width.",
 }
 
 

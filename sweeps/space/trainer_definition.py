@@ -20,6 +20,7 @@
         "several_labels": True,             # True if the loop can predict several columns; `Current.label` is then a list
         "options": {"model": {"format": "reference", "description": "Your network."}},  # further keys of the section `trainer`
         "selected_by": "model",             # the option that selects this built-in trainer without its name
+        "examples": {"lr": {"loguniform": [1e-4, 0.1]}},  # values of options and parameters, or domains to tune with, for editors
         "max_workers": 1,                   # the largest number of workers of a trial
         "environment": {"KERAS_BACKEND": "framework"},  # environment variables of the workers, and the option with the value of each
         "packages": ["lightgbm"],           # the packages that the trainer imports
@@ -90,6 +91,7 @@ class TrainerDefinition:
             several columns, too.
         options: JSON Schema of each option, which is a constant in the section `trainer`, by the option's name; see `parameter_schema`. An
             option without a default is required. The loop finds the values in `Current.options`.
+        examples: A value of each option and parameter, or a domain with which the parameter is often tuned. Editors show the examples.
         selected_by: Name of the option that selects this built-in trainer in a section `trainer` without `name`.
         max_workers: Largest number of workers of a trial; None for no limit.
         environment: Environment variables that the workers have before they import the user's code. Maps the name of each variable to the
@@ -117,6 +119,7 @@ class TrainerDefinition:
     streams: bool = False
     several_labels: bool = False
     options: Mapping[str, Fragment] = field(default_factory=dict)
+    examples: Mapping[str, Any] = field(default_factory=dict)
     selected_by: str | None = None
     max_workers: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -43,8 +43,8 @@ class WebhookTracker:
             timeout: Number of seconds to wait for the server's answer.
         """
 
-        url: Annotated[StrictStr, Field(min_length=1), AfterValidator(_url)]
-        timeout: Annotated[float, Field(gt=0, le=60)] = 10.0
+        url: Annotated[StrictStr, Field(min_length=1, examples=["https://example.com/hook"]), AfterValidator(_url)]
+        timeout: Annotated[float, Field(gt=0, le=60, examples=[5])] = 10.0
 
     def __init__(self, options: Options):
         self._url, self._timeout = os.path.expandvars(options.url), options.timeout

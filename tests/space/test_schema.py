@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from sweeps.core import registry
 from sweeps.space.domains import DOMAINS
 from sweeps.space.json_schema import schema
 from sweeps.space.load import TOP
@@ -19,7 +16,11 @@ from tests.commands import REPO
 
 jsonschema = pytest.importorskip("jsonschema")
 SPACES = sorted((REPO / "search_spaces").rglob("*.yaml"))
-GOOD = {"trainer": "xgboost", "data": {"train": "d.csv", "valid": 0.2, "label": "y"}, "objective": {"metric": "m", "goal": "minimize"}}
+GOOD = {
+    "trainer": "xgboost",
+    "data": {"train": "d.csv", "valid": 0.2, "label": "y"},
+    "objective": {"metric": "valid-logloss", "goal": "minimize"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,10 @@ def test_the_shipped_spaces_are_valid(valid, file):
 
 
 TAKEN = [
-    {"objective": [{"metric": "a", "goal": "minimize"}, {"metric": "seconds", "goal": "minimize"}], "constraints": {"a": "<= 5"}},
+    {
+        "objective": [{"metric": "valid-auc", "goal": "maximize"}, {"metric": "seconds", "goal": "minimize"}],
+        "constraints": {"train-error": "<= 5"},
+    },
     {"repeats": 3},
     {"repeats": {"count": 3, "aggregate": "median"}},
     {"limits": {"timeout": "1h", "max_concurrent_trials": "auto", "patience": 3, "target": 0.1, "max_gpu_hours": 2}},
@@ -57,13 +61,38 @@ TAKEN = [
     {"space": {"scaling": {"num_workers": {"grid": [1, 2], "when": {"params.a": [1, 2]}}}, "params": {"a": {"randn": None}}}},
     {"space": {"scaling": {"num_workers": {"elastic": [1, 4]}}}},
     {"space": {"scaling": {"num_workers": {"choice": [1, {"elastic": [1, 4]}]}}}},
+    {"trainer": "my_trainer"},
+    {"trainer": "my_package.trainer"},
+    {"trainer": {"name": "my_trainer", "widths": [1, 2]}},
+    {"trainer": {"name": "torch", "model": "my:Net"}},
+    {"trainer": "sklearn.svm:SVC"},
+    {"trainer": "sklearn", "objective": {"metric": "valid-my_metric:score", "goal": "maximize"}},
+    {"objective": {"metric": "seconds", "goal": "minimize"}},
+    {"objective": {"metric": "my_metrics:score", "goal": "minimize"}},
+    {"objective": {"metric": "valid-ndcg@5", "goal": "maximize"}},
+    {"objective": {"metric": "valid-custom", "goal": "maximize"}, "space": {"params": {"eval_metric": "custom"}}},
+    {"trainer": {"loop": "my:train"}, "objective": {"metric": "anything", "goal": "maximize"}},
+    {"trainer": "keras", "objective": {"metric": "valid-anything", "goal": "maximize"}},
+    {"limits": {"max_trials": "${N}", "timeout": "${T:-1h}", "max_failures": None, "target": "-${X}"}, "repeats": "${R}"},
+    {
+        "trainer": "${TRAINER}",
+        "objective": {"metric": "valid-${M}", "goal": "${GOAL}"},
+        "search": {"algorithm": "${A:-gp}", "seed": "${S}"},
+    },
+    {"data": {"train": "${D}", "valid": "${V}", "rows": "${R}", "drop_missing_label": "${B}"}, "checkpoints": {"max_disk": "${DISK}"}},
+    {"space": {"params": {"eta": "${ETA}", "booster": "${B}", "max_depth": {"randint": ["${LOW}", "${HIGH:-9}"]}}}},
+    {"space": {"scaling": {"num_workers": "${N}", "resources_per_worker": {"GPU": "${G}"}}, "preprocessor": ["${STEP}"]}},
+    {"scheduler": {"name": "${S}"}, "trackers": ["${T}"], "constraints": {"seconds": "${C}"}},
+    {"scheduler": {"name": "my:Scheduler", "anything": 3}, "search": {"algorithm": "my:Sampler", "options": {"anything": 3}}},
+    {"space": {"preprocessor": ["none", None, "my:step"]}},
 ]
 REFUSED = [
     {"limts": {}},
     {"trainer": None},
-    {"objective": {"metric": "m"}},
-    {"objective": {"metric": "m", "goal": "min"}},
-    {"constraints": {"a": 5}},
+    {"objective": {"metric": "valid-logloss"}},
+    {"objective": {"metric": "valid-logloss", "goal": "min"}},
+    {"constraints": {"seconds": 5}},
+    {"constraints": {"valid-loglos": "<= 5"}},
     {"repeats": 0},
     {"limits": {"max_trials": 0}},
     {"limits": {"max_failurs": 3}},
@@ -93,6 +122,23 @@ REFUSED = [
     {"space": {"scaling": {"num_workers": {"elastic": [1]}}}},
     {"space": {"scaling": {"num_workers": {"elastic": [1, 4], "when": {"params.a": 1}}}}},
     {"space": {"scaling": {"num_workers": {"grid": [1], "when": 3}}}},
+    {"space": {"scaling": {"num_workers": {"grid": [1], "choice": [1]}}}},
+    {"space": {"scaling": {"num_workers": {"when": {"params.a": 1}}}}},
+    {"trainer": "xgbost"},
+    {"trainer": "XGBoost"},
+    {"trainer": "pytorch"},
+    {"trainer": {"name": "xgboost", "widths": [1, 2]}},
+    {"trainer": {"backend": "torch"}},
+    {"objective": {"metric": "valid-loglos", "goal": "minimize"}},
+    {"objective": [{"metric": "valid-loglos", "goal": "minimize"}]},
+    {"search": {"algorithm": "random", "options": {"n_startup_trials": 3}}},
+    {"search": {"options": {"population_size": 3}}},
+    {"space": {"preprocessor": "StandardScalr"}},
+    {"space": {"preprocessor": ["StandardScalr"]}},
+    {"space": {"preprocessor": {"UniformKBinsDiscretizer": {}}}},
+    {"limits": {"max_trials": "many"}},
+    {"limits": {"max_trials": "$N"}},
+    {"data": {"train": "d.csv", "valid": 0.5, "drop_missing_label": "yes"}},
 ]
 
 
@@ -109,28 +155,8 @@ def test_what_is_wrong_is_refused(valid, changes):
 def test_every_key_and_every_domain_is_in_it():
     made = schema()
     assert set(made["properties"]) == set(TOP)
-    kinds = [kind for form in made["$defs"]["domain"]["anyOf"] for kind in form["required"]]
-    assert sorted(kinds) == sorted(DOMAINS)
+    assert set(made["$defs"]["domain"]["properties"]) == {*DOMAINS, "when"}
     assert json.loads(json.dumps(made)) == made
-
-
-def described(fragment: dict[str, Any], path: str = "") -> Iterator[tuple[str, str | None]]:
-    """Yield the path and the description of each key in a fragment, at all depths. Rules such as `if` are not followed."""
-    for key, inner in fragment.get("properties", {}).items():
-        if "const" not in inner:
-            yield f"{path}{key}", inner.get("description")
-        yield from described(inner, f"{path}{key}.")
-    for form in (*fragment.get("anyOf", ()), *([fragment["items"]] if "items" in fragment else ())):
-        yield from described(form, path)
-
-
-def test_every_key_has_a_description():
-    made = schema()
-    named = {"scheduler.name", *(f"trackers.{name}" for name in registry.names("tracker"))}  # A form names its scheduler or tracker.
-    found = list(described({"properties": made["properties"]}))
-    assert {path for path, text in found if not text} <= named
-    assert {"space.scaling.num_workers.elastic", "data.valid.column", "search.initial_points"} <= dict(found).keys()
-    assert made["$defs"]["params.torch_tabular"]["properties"]["lr"]["description"] == "Learning rate."
 
 
 def test_it_is_light():

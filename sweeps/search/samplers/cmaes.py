@@ -18,12 +18,16 @@ class Cmaes(Algorithm):
 
     package: ClassVar[str | None] = "cmaes"
 
-    n_startup_trials: Annotated[AtLeast1, Field(description="number of complete trials before the distribution is adapted")] = 1
+    n_startup_trials: Annotated[
+        AtLeast1, Field(examples=[10], description="number of complete trials before the distribution is adapted")
+    ] = 1
     sigma0: Annotated[
-        Number | None, Field(gt=0, description="initial standard deviation; by default a sixth of the smallest range of a dimension")
+        Number | None,
+        Field(examples=[0.2], gt=0, description="initial standard deviation; by default a sixth of the smallest range of a dimension"),
     ] = None
     popsize: Annotated[
-        AtLeast2 | None, Field(description="number of trials in a generation; by default computed from the number of dimensions")
+        AtLeast2 | None,
+        Field(examples=[16], description="number of trials in a generation; by default computed from the number of dimensions"),
     ] = None
 
     def build(self, context: SamplerContext) -> ReseededSampler:

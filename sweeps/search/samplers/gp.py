@@ -16,7 +16,11 @@ class Gp(Algorithm):
     """Suggest the configuration with the largest expected improvement at the last step of a trial."""
 
     n_startup_trials: Annotated[
-        AtLeast1, Field(description="number of trials that must have a value before the model is used; until then, suggestions are random")
+        AtLeast1,
+        Field(
+            examples=[20],
+            description="number of trials that must have a value before the model is used; until then, suggestions are random",
+        ),
     ] = 10
     deterministic_objective: Annotated[
         StrictBool, Field(description="whether two trials with equal parameters always have equal values, so that values have no noise")

@@ -20,11 +20,14 @@ class Asha(Scheduler):
 
     stops: ClassVar[bool] = True
 
-    max_t: Annotated[AtLeast1, Field(description="the step at which a trial ends")]
-    grace_period: Annotated[AtLeast1, Field(description="step of the first rung; no trial is stopped before this step")] = 1
+    max_t: Annotated[AtLeast1, Field(examples=[100], description="the step at which a trial ends")]
+    grace_period: Annotated[AtLeast1, Field(examples=[10], description="step of the first rung; no trial is stopped before this step")] = 1
     reduction_factor: Annotated[
         AtLeast2,
-        Field(description="with 3, each rung is at 3 times the step of the previous one, and the best third of the trials passes it"),
+        Field(
+            examples=[4],
+            description="with 3, each rung is at 3 times the step of the previous one, and the best third of the trials passes it",
+        ),
     ] = 3
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:

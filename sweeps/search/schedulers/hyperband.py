@@ -23,7 +23,7 @@ class Hyperband(Asha):
     Each bracket's probability is chosen so that all brackets use about the same number of steps in total.
     """
 
-    brackets: Annotated[AtLeast1, Field(description="number of brackets; if there are fewer rungs, the number of rungs")] = 3
+    brackets: Annotated[AtLeast1, Field(examples=[2], description="number of brackets; if there are fewer rungs, the number of rungs")] = 3
 
     @property
     def grace_periods(self) -> tuple[int, ...]:

@@ -30,16 +30,23 @@ class Pbt(Scheduler):
     perturbs: ClassVar[bool] = True
     needs_checkpoint: ClassVar[bool] = True
 
-    perturbation_interval: Annotated[AtLeast1, Field(description="the number of reports between two perturbations")]
-    max_t: Annotated[AtLeast1 | None, Field(description="the step at which a trial ends")] = None
+    perturbation_interval: Annotated[AtLeast1, Field(examples=[5], description="the number of reports between two perturbations")]
+    max_t: Annotated[AtLeast1 | None, Field(examples=[100], description="the step at which a trial ends")] = None
     quantile_fraction: Annotated[
         Number,
-        Field(gt=0, le=0.5, description="with 0.25, the worst quarter of the trials continues from checkpoints of the best quarter"),
+        Field(
+            examples=[0.2],
+            gt=0,
+            le=0.5,
+            description="with 0.25, the worst quarter of the trials continues from checkpoints of the best quarter",
+        ),
     ] = 0.25
     resample_probability: Annotated[
-        Number, Field(ge=0, le=1, description="probability that a copied parameter is drawn at random instead of perturbed")
+        Number, Field(examples=[0.1], ge=0, le=1, description="probability that a copied parameter is drawn at random instead of perturbed")
     ] = 0.25
-    population: Annotated[AtLeast2 | None, Field(description="number of trials of the sweep; by default `limits.max_trials`")] = None
+    population: Annotated[
+        AtLeast2 | None, Field(examples=[8], description="number of trials of the sweep; by default `limits.max_trials`")
+    ] = None
 
     def rungs(self, bracket: int = 0) -> range:
         """Return the perturbation steps: the multiples of `perturbation_interval` below `max_t`."""

@@ -1,0 +1,202 @@
+"""`yaml-language-server`, which editors run, completes and explains the keys of a space file with our JSON Schema, and marks mistakes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.core import registry
+from sweeps.space.json_schema import schema
+from sweeps.space.step_names import RAY_STEPS
+from sweeps.space.trainer_definition import definition_of
+from sweeps.space.trainer_section import PACKAGE, trainer_names
+from tests.commands import REPO
+from tests.editor.language_server import LanguageServer
+
+pytestmark = pytest.mark.integration
+SERVER = shutil.which("yaml-language-server")
+MODELINE = "# yaml-language-server: $schema=sweeps.schema.json\n"
+XGBOOST = """\
+trainer: xgboost
+data: {train: d.csv, valid: 0.2, label: y}
+objective: {metric: valid-logloss, goal: minimize}
+"""
+SPACES = sorted((REPO / "search_spaces").rglob("*.yaml"))
+
+
+class Editor:
+    """An editor with documents in one folder, in which `sweeps schema` has written the JSON Schema."""
+
+    def __init__(self, server: LanguageServer, folder: Path):
+        self._server, self._folder, self._opened = server, folder, 0
+
+    def open(self, text: str, modeline: str = MODELINE) -> tuple[Path, list[dict[str, Any]]]:
+        """Open a new document. Return its path and its diagnostics."""
+        self._opened += 1
+        file = self._folder / f"space{self._opened}.yaml"
+        return file, self._server.open(file, modeline + text)
+
+    def problems(self, text: str) -> dict[str, str]:
+        """Return the message at each marked text of a document."""
+        found = {}
+        for diagnostic in self.open(text)[1]:
+            start, end = diagnostic["range"]["start"], diagnostic["range"]["end"]
+            line = (MODELINE + text).splitlines()[start["line"]]
+            found[line[start["character"] : end["character"] if end["line"] == start["line"] else None]] = diagnostic["message"]
+        return found
+
+    def completions(self, text: str) -> dict[str, dict[str, Any]]:
+        """Return the completions at the character `|` of a document, by label."""
+        file, line, character = self._open_at_cursor(text)
+        return {item["label"]: item for item in self._server.complete(file, line, character)}
+
+    def hover(self, text: str) -> str:
+        """Return the text that the editor shows at the character `|` of a document."""
+        return self._server.hover(*self._open_at_cursor(text))
+
+    def _open_at_cursor(self, text: str) -> tuple[Path, int, int]:
+        before, after = text.split("|")
+        file, _ = self.open(before + after)
+        return file, (MODELINE + before).count("\n"), len(before) - before.rfind("\n") - 1
+
+
+@pytest.fixture(scope="module")
+def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
+    if SERVER is None:
+        pytest.skip("the tests of editors need yaml-language-server, as `npm install --global yaml-language-server` brings it")
+    folder = tmp_path_factory.mktemp("editor")
+    (folder / "sweeps.schema.json").write_text(json.dumps(schema()))
+    server = LanguageServer([SERVER, "--stdio"], folder)
+    yield Editor(server, folder)
+    server.close()
+
+
+@pytest.mark.parametrize("file", SPACES, ids=lambda file: file.stem)
+def test_nothing_is_marked_in_the_shipped_spaces(editor, file):
+    assert editor.problems(file.read_text()) == {}
+
+
+def test_a_file_without_the_line_is_not_checked(editor):
+    assert editor.open("trainer: 3\n", modeline="")[1] == []
+
+
+def test_the_server_completes_the_keys_of_the_file_and_of_search(editor):
+    assert {"space", "scheduler", "trackers", "runtime_env"} <= editor.completions(XGBOOST + "|\n").keys()
+    found = editor.completions(XGBOOST + "search:\n  |\n")
+    assert found.keys() == {"algorithm", "seed", "options", "initial_points"}
+    assert (
+        "Seed of the data splits" in found["seed"]["documentation"]["value"] and "Default: `0`" in found["seed"]["documentation"]["value"]
+    )
+
+
+def test_the_server_completes_names_and_describes_them(editor):
+    trainers = editor.completions("trainer: |\n")
+    assert set(trainer_names()) <= trainers.keys() and "XGBoost" in trainers["xgboost"]["documentation"]
+    assert set(registry.names("sampler")) <= editor.completions(XGBOOST + "search:\n  algorithm: |\n").keys()
+    assert set(registry.names("scheduler")) <= editor.completions(XGBOOST + "scheduler:\n  name: |\n").keys()
+    assert {"mlflow", "jsonl"} <= editor.completions(XGBOOST + "trackers:\n  - |\n").keys()
+
+
+@pytest.mark.parametrize("place", ["preprocessor: |", "preprocessor:\n    - |"])
+def test_the_server_completes_steps(editor, place):
+    assert RAY_STEPS.keys() <= editor.completions(f"{XGBOOST}space:\n  {place}\n").keys()
+
+
+def test_the_server_completes_the_parameters_of_a_step(editor):
+    found = editor.completions(XGBOOST + "space:\n  preprocessor:\n    - SimpleImputer:\n        |\n")
+    assert {"columns", "strategy", "fill_value"} <= found.keys()
+
+
+def test_the_server_completes_the_metrics_of_the_trainer(editor):
+    found = editor.completions("trainer: xgboost\nobjective:\n  metric: |\n")
+    assert {"valid-logloss", "valid-rmse", "valid-f1_macro", "seconds"} <= found.keys()
+    assert {"valid-logloss", "seconds"} <= editor.completions(XGBOOST + "constraints:\n  |\n").keys()
+
+
+def test_the_server_completes_the_options_of_the_algorithm_and_the_scheduler(editor):
+    found = editor.completions(XGBOOST + "search:\n  algorithm: nsga2\n  options:\n    |\n")
+    assert {"population_size", "crossover_prob"} <= found.keys() and "sigma0" not in found
+    found = editor.completions(XGBOOST + "scheduler:\n  name: asha\n  |\n")
+    assert {"max_t", "grace_period", "reduction_factor"} <= found.keys() and "brackets" not in found
+
+
+def test_the_server_completes_the_parameters_of_the_trainer(editor):
+    found = editor.completions(XGBOOST + "space:\n  params:\n    |\n")
+    assert found.keys() == definition_of(f"{PACKAGE}.xgboost").parameters.keys()
+    assert "Tune it: `{loguniform: [0.01, 0.3]}`" in found["eta"]["documentation"]["value"]
+
+
+def test_the_server_completes_values_and_domains(editor):
+    assert {"0.3", "{loguniform: [0.01, 0.3]}"} <= editor.completions(XGBOOST + "space:\n  params:\n    eta: |\n").keys()
+    assert {"loguniform", "choice"} <= editor.completions(XGBOOST + "space:\n  params:\n    eta:\n      |\n").keys()
+    assert {"gbtree", "dart"} <= editor.completions(XGBOOST + "space:\n  params:\n    booster: |\n").keys()
+
+
+def test_the_server_completes_the_options_of_a_trainer(editor):
+    found = editor.completions("trainer:\n  name: keras\n  |\n")
+    assert {"model", "framework", "reuse"} <= found.keys() and "estimator" not in found
+    assert {"loop", "estimator", "trainable", "command"} <= editor.completions("trainer:\n  |\n").keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("space:\n  params:\n    e|ta: 0.1\n", ["Learning rate.", "Default: `0.3`", "{loguniform: [0.01, 0.3]}", "Example:"]),
+        ("space:\n  params:\n    eta: {log|uniform: [0.1, 1]}\n", ["uniform in its logarithm", "- 0.0001"]),
+        ("space:\n  preprocessor: Standard|Scaler\n", ["Subtract the mean of each column"]),
+        ("search: {algorithm: g|p}\n", ["largest expected improvement", "Default: `auto`"]),
+        ("li|mits: {max_trials: 3}\n", ["Limits of trials", "max_trials: 50"]),
+        ("limits: {time|out: 1h}\n", ["Longest time of the whole sweep", "Default: none", "30m"]),
+    ],
+)
+def test_the_server_explains(editor, text, words):
+    shown = editor.hover(XGBOOST + text)
+    assert [word for word in words if word not in shown] == []
+
+
+MISTAKES = {
+    "trainer": (XGBOOST.replace("xgboost", "xgbost"), "xgbost", "Did you mean `xgboost`?"),
+    "trainer of another tool": (XGBOOST.replace("xgboost", "lgbm"), "lgbm", "Did you mean `lightgbm`?"),
+    "metric": (XGBOOST.replace("logloss", "loglos"), "valid-loglos", "does not report this metric"),
+    "metric of a list": (XGBOOST.replace("{metric: valid-logloss", "\n  - {metric: valid-loglos"), "valid-loglos", "not report"),
+    "step": (XGBOOST + "space: {preprocessor: StandardScalr}\n", "StandardScalr", "Unknown step"),
+    "step of a list": (XGBOOST + "space: {preprocessor: [StandardScalr]}\n", "StandardScalr", "Unknown step"),
+    "step with parameters": (XGBOOST + "space: {preprocessor: [{StandardScalr: {columns: all}}]}\n", "StandardScalr", "not allowed"),
+    "key": (XGBOOST + "limts: {max_trials: 3}\n", "limts", "not allowed"),
+    "algorithm": (XGBOOST + "search: {algorithm: bayes}\n", "bayes", "Valid values"),
+    "scheduler": (XGBOOST + "scheduler: {name: ahsa, max_t: 9}\n", "ahsa", "Valid values"),
+    "tracker": (XGBOOST + "trackers: [mlflw]\n", "mlflw", "Valid values"),
+    "domain": (XGBOOST + "space: {params: {eta: {loguniforn: [0.1, 1]}}}\n", "loguniforn", "not allowed"),
+    "value": (XGBOOST + "space: {params: {eta: fast}}\n", "fast", "The value must be a number of at least 0, a domain, or a variable"),
+    "number": (XGBOOST + "limits: {max_trials: many}\n", "many", "The value must be an integer of at least 1, or a variable"),
+}
+
+
+@pytest.mark.parametrize(("text", "marked", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_the_server_marks_a_mistake_and_nothing_else(editor, text, marked, message):
+    found = editor.problems(text)
+    assert found.keys() == {marked} and message in found[marked]
+
+
+RIGHT = {
+    "trainer of one's own": XGBOOST.replace("xgboost", "my_trainer"),
+    "trainer of one's own with options": XGBOOST.replace("xgboost", "{name: my_trainer, widths: [1, 2]}"),
+    "metric of one's own": XGBOOST.replace("valid-logloss", "my_metrics:score"),
+    "metric of one's own loop": XGBOOST.replace("xgboost", "{loop: 'my:train'}").replace("valid-logloss", "score"),
+    "step of one's own": XGBOOST + "space: {preprocessor: [my_steps:Clip, {my_steps:Clip: {quantile: 0.9}}]}\n",
+    "null": XGBOOST + "limits: {timeout: null}\nspace: {params: {eta: null}, preprocessor: null}\nscheduler: null\n",
+    "variables": XGBOOST.replace("0.2", '"${SHARE}"')
+    + "limits:\n  max_trials: ${N}\n  timeout: ${TIME:-1h}\n  max_failures: ${F:-2}\nspace:\n"
+    "  params:\n    eta: ${ETA}\n"
+    "    booster: ${BOOSTER}\n    max_depth: {randint: [3, '${DEPTH}']}\n  scaling:\n    num_workers: ${WORKERS:-2}\n",
+}
+
+
+@pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
+def test_nothing_is_marked_in_valid_files(editor, text):
+    assert editor.problems(text) == {}
