@@ -185,7 +185,7 @@ def takes(fragment: Any) -> str:
         return ", ".join(f"`{json.dumps(word)}`".replace('"', "") for word in fragment["enum"])
     if "anyOf" in fragment:
         forms = dict.fromkeys(takes(form) for form in fragment["anyOf"] if form != {"type": "null"})
-        is_text = any("string" in form.get("type", ()) and "pattern" not in form for form in fragment["anyOf"])
+        is_text = any("string" in form.get("type", ()) and not {"pattern", "enum"} & form.keys() for form in fragment["anyOf"])
         return "; or ".join(forms) + (such_as(fragment) if is_text and len(forms) == 1 else "")
     if "description" in fragment:
         return str(fragment["description"])

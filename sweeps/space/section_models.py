@@ -364,11 +364,11 @@ class Limits:
     """
 
     max_trials: Annotated[AtLeast1, Field(examples=[50])] = 0
-    timeout: Annotated[Seconds | None, Field(examples=["1h", "30m"])] = None
+    timeout: Annotated[Seconds | None, Field(examples=["1h30m", "30m", "2d"])] = None
     max_concurrent_trials: Annotated[Concurrency, Field(examples=[2])] = None
     max_failures: Annotated[AtLeast0, Field(examples=[0])] = 2
     retry_on: Annotated[Causes, Field(examples=[["lost", "ConnectionError"]])] = (LOST,)
-    trial_timeout: Annotated[Seconds | None, Field(examples=["10m"])] = None
+    trial_timeout: Annotated[Seconds | None, Field(examples=["10m", "90s"])] = None
     report_timeout: Annotated[Seconds | None, Field(examples=["5m"])] = None
     heartbeat_timeout: Annotated[HeartbeatTimeout, Field(examples=["5m"])] = 60.0
     max_gpu_hours: Annotated[Annotated[Number, Field(gt=0)] | None, Field(examples=[8])] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,3 +201,26 @@ RIGHT = {
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 def test_nothing_is_marked_in_valid_files(editor, text):
     assert editor.problems(text) == {}
+
+
+PAGE = (REPO / "docs/how-to/editor.md").read_text()
+SHOWN = [block.removesuffix("```") for block in re.findall(r"^```text\n(.*?^```)$", PAGE, re.DOTALL | re.MULTILINE)]
+
+
+def test_the_page_shows_what_the_server_answers(editor):
+    """The blocks on the page are the file, its mistakes, those with the right trainer, the text for a key, and the values of the key."""
+    file, mistakes, mistakes_then, text, values = SHOWN
+    file = file.removeprefix(MODELINE)
+    right = file.replace("xgbost", "xgboost")
+
+    def marked(content: str) -> str:
+        lines = (MODELINE + content).splitlines()
+        found = [
+            f"{next(i for i, line in enumerate(lines, 1) if part in line)}: {part}: {why}" for part, why in editor.problems(content).items()
+        ]
+        return "".join(f"{line}\n" for line in sorted(found))
+
+    assert marked(file) == mistakes
+    assert marked(right.replace("logloss", "loglos")) == mistakes_then
+    assert text.strip() in editor.hover(right.replace("eta: fast", "e|ta: 0.1"))
+    assert list(editor.completions(right.replace("eta: fast", "eta: |"))) == values.split("\n")[:-1]
