@@ -48,9 +48,12 @@ def schema() -> None:
 @options.edited_keys
 @click.option("--resources", default=None, metavar="CPU=8,GPU=2", help="Resources of the machine to plan for.  [default: this machine's]")
 @click.option("--data", "with_data", is_flag=True, help="Also read the data: show its columns, its label, and warnings about it.")
+@click.option("--call-loaders", is_flag=True, help="With --data: also call loaders `module:function`, which runs their code.")
 @options.as_json
 @options.root
-def plan(file: Path, overrides: tuple[str, ...], resources: str | None, with_data: bool, as_json: bool, root: Path) -> None:
+def plan(
+    file: Path, overrides: tuple[str, ...], resources: str | None, with_data: bool, call_loaders: bool, as_json: bool, root: Path
+) -> None:
     """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started."""
     from sweeps.core import host_resources
     from sweeps.data.preflight import check_root
@@ -59,12 +62,14 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, with_dat
     from sweeps.plan.disk import free_bytes
     from sweeps.space import load
 
+    if call_loaders and not with_data:
+        raise click.UsageError("--call-loaders needs --data, which reads the data")
     check_root(root)
     available = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
     memory = host_resources.memory() if resources is None else None
     space = load(file, tuple(overrides))
     planned = plan_space(space, available, free=free_bytes(root), memory=memory)
-    summaries = _summaries(space) if with_data else None
+    summaries = _summaries(space, call_loaders) if with_data else None
     if as_json:
         found = {} if summaries is None else {"data": [summary.to_json() for summary in summaries]}
         click.echo(json.dumps(planned.to_json() | found))
@@ -77,13 +82,13 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, with_dat
         click.echo(printable("\n" + render_data(summaries)))
 
 
-def _summaries(space: Space) -> list[SourceSummary]:
+def _summaries(space: Space, call_loaders: bool) -> list[SourceSummary]:
     """Read the data of a space and return a summary of each source."""
     from sweeps.core.errors import InputError
     from sweeps.data.early_summary import summarize_early
     from sweeps.data.preflight import locate_problems
 
     try:
-        return summarize_early(space)
+        return summarize_early(space, call_loaders)
     except InputError as e:
         raise locate_problems(space, e.problems) from None

@@ -1,4 +1,7 @@
-"""Summarise the data of a space before its sweep, for `sweeps plan --data`. No code of the user runs, and no Ray starts."""
+"""Summarise the data of a space before its sweep, for `sweeps plan --data`.
+
+No code of the user runs, and no Ray starts, unless the user asks for calls of loaders.
+"""
 
 from __future__ import annotations
 
@@ -46,28 +49,35 @@ class SourceSummary:
         return {"source": self.source, "reason": self.reason, "summary": summary, "rows_exact": self.exact, "warnings": found}
 
 
-def summarize_early(space: Space) -> list[SourceSummary]:
+def summarize_early(space: Space, call_loaders: bool = False) -> list[SourceSummary]:
     """Return a summary for each distinct source of the train rows.
+
+    Args:
+        space: the space.
+        call_loaders: True to call loaders `module:function`, which runs code of the user.
 
     Raises:
         InputError: a source cannot be read, or the label cannot be used.
     """
     stream = space.data.given and ingest.choose(space).mode == "stream"
     distinct = {spec.source: spec for spec in reversed(space.variants)} if space.data.given else {}
-    return [_summarize(spec, space, stream) for spec in reversed(distinct.values())]
+    return [_summarize(spec, space, stream, call_loaders) for spec in reversed(distinct.values())]
 
 
-def _summarize(spec: DataSpec, space: Space, stream: bool) -> SourceSummary:
+def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -> SourceSummary:
     paths = [spec.train, *(str(rule.path) for rule in (spec.valid, spec.test) if rule is not None and rule.path is not None)]
-    if any(map(is_recipe, paths)) or any(map(is_loader, paths)):
-        return SourceSummary(spec.train, None, "`sweeps plan` runs no code of yours; `sweeps run` reads this source and shows its summary")
+    if any(map(is_recipe, paths)) or (stream and any(map(is_loader, paths))):
+        return SourceSummary(spec.train, None, "only `sweeps run` reads this source, and shows its summary")
+    if any(map(is_loader, paths)) and not call_loaders:
+        text = "`sweeps plan` runs no code of yours; add --call-loaders to call this function, or see the summary that `sweeps run` shows"
+        return SourceSummary(spec.train, None, text)
     reader = TableReader(stream)
     summary = summarize_source(spec, space.search.seed, reader, reader.rows if stream else None)
     return SourceSummary(spec.train, summary, "", warnings(summary, space), reader.exact)
 
 
 class TableReader:
-    """Function that reads a source without Ray. It reads only some rows of a stream.
+    """Function that reads a source, without Ray if it is no loader. It reads only some rows of a stream.
 
     Args:
         stream: True to read only some rows of files.
@@ -83,7 +93,7 @@ class TableReader:
 
     def __call__(self, source: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
         """Read a source; see `sources.read_source`. Return only some rows of a stream."""
-        if source.startswith("sklearn:"):
+        if source.startswith("sklearn:") or is_loader(source):
             table = read_source(source, base, place, args)
             self.rows[place.removeprefix("data.")] = table.num_rows
             return table

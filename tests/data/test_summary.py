@@ -231,6 +231,22 @@ def test_plan_shows_the_table_and_reads_no_code(tmp_path, monkeypatch):
     assert summary.summary is None and "runs no code of yours" in summary.reason
 
 
+def test_plan_calls_a_loader_if_it_is_asked_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts(tmp_path, frame(price=["$1"] * N))
+    rows = tmp_path / "rows.parquet"
+    frame(price=["$1"] * N).to_parquet(rows)
+    loader = f"import pandas as pd\ndef load(first):\n    return pd.read_parquet({str(rows)!r}).head(first)\n"
+    (tmp_path / "called_rows.py").write_text(loader)
+    space = load(tmp_path / "space.yaml", ["data.train={called_rows:load: {first: 200}}"])
+    (summary,) = summarize_early(space, call_loaders=True)
+    assert summary.summary.rows == {"train": 200} and any("`price`" in warning.text for warning in summary.warnings)
+    (streamed,) = summarize_early(
+        load(tmp_path / "space.yaml", ["data.train=called_rows:load", "data.ingest=stream", "trainer={loop: json:load}"])
+    )
+    assert streamed.summary is None and "only `sweeps run`" in streamed.reason
+
+
 def test_a_stream_is_summarised_from_a_sample(tmp_path):
     texts(tmp_path, frame())
     rows = pd.concat([frame()] * 50)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,8 @@ from sweeps.core import registry
 from sweeps.space.domains import DOMAINS
 from sweeps.space.json_schema import schema
 from sweeps.space.step_names import RAY_STEPS, required_parameters
-from sweeps.space.trainer_section import trainer_names
+from sweeps.space.trainer_definition import definition_of
+from sweeps.space.trainer_section import PACKAGE, trainer_names
 
 jsonschema = pytest.importorskip("jsonschema")
 FORMS = ("items", "additionalProperties")
@@ -172,3 +174,14 @@ def test_each_trainer_and_step_has_a_description():
     assert all(SCHEMA["$defs"][f"trainer.{name}"]["description"] for name in trainer_names())
     found = {name: text for names in listed(SCHEMA) for name, text in names.items()}
     assert all(found[name] for name in (*RAY_STEPS, *trainer_names()))
+
+
+@pytest.mark.parametrize("trainer", trainer_names())
+def test_each_example_belongs_to_a_parameter_or_an_option(trainer):
+    definition = definition_of(f"{PACKAGE}.{trainer}")
+    assert definition.examples.keys() <= {*definition.parameters, *definition.options}
+
+
+def test_the_schema_is_small_enough_for_an_editor():
+    """The language server reads the schema once, and walks through it at each key stroke."""
+    assert len(json.dumps(SCHEMA)) < 350_000
