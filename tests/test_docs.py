@@ -36,7 +36,7 @@ SPACES = sorted((ROOT / "search_spaces").rglob("*.y*ml"))
 README = DOCUMENTS["README.md"]
 SPACE_FILE = DOCUMENTS["docs/reference/space-file.md"]
 COMMAND_LINE = DOCUMENTS["docs/reference/command-line.md"]
-LANGUAGES = {"bash", "console", "text", "yaml", "python", "json"}
+LANGUAGES = {"bash", "console", "text", "yaml", "python", "json", "lua"}
 # What these blocks show runs with other tools, or is not complete on purpose.
 FOREIGN = ("docs/coming-from/",)
 # Metrics that look like keys of the space file.

@@ -82,7 +82,7 @@ def _merged(schema: Schema) -> Schema:
 
 
 def _flat(forms: Iterable[Schema]) -> Iterable[Schema]:
-    """Yield the alternatives of a schema, and those of alternatives without other keys. Texts with variables are one alternative."""
+    """Yield the alternatives of a schema. In place of an alternative that is nothing but alternatives, yield these."""
     for form in forms:
         if form.keys() == {"anyOf"}:
             yield from _flat(form["anyOf"])
@@ -92,11 +92,10 @@ def _flat(forms: Iterable[Schema]) -> Iterable[Schema]:
 
 def _types(form: Schema) -> tuple[str, ...]:
     """Return the types of the values that a form allows; () if they are not known. An integer is a number."""
-    if (name := str(form.get("$ref", "")).rpartition("/")[2]) in _OBJECTS:
+    if form.get("$ref", "").removeprefix("#/$defs/") in _OBJECTS:
         return ("object",)
     if form.keys() & {"enum", "const", "anyOf", "allOf", "$ref"}:
         return ()
-    assert not name
     return tuple("number" if each == "integer" else each for each in types_of(form))
 
 
@@ -112,10 +111,11 @@ def _one_schema(forms: list[Schema]) -> Schema:
         if "$ref" in form:
             made |= {"if": {"type": "object"}, "then": form}
             made["type"].append("object")
-            made |= {key: made[key].replace(", or a variable", ", a domain, or a variable") for key in ("errorMessage",) if key in made}
         else:
             made["type"] += types_of(form)
             made |= {key: value for key, value in form.items() if key != "type"}
+    if "then" in made and "errorMessage" in made:
+        made["errorMessage"] = made["errorMessage"].replace(", or a variable", ", a domain, or a variable")
     # An editor inserts the defaults of keys whose first type is a scalar, when it completes the key of a section.
     made["type"].sort(key=lambda name: name != "null")
     return made
