@@ -19,11 +19,16 @@ def near_misses(name: str, other_words: Iterable[str] = ()) -> str:
     >>> [bool(re.search(near_misses("torch", ["pytorch"]), text)) for text in ("torh", "Torch", "pytorch", "torch", "my_torch")]
     [True, True, True, False, False]
     """
-    wrong_or_missing = [f"{name[:i]}.?{name[i + 1 :]}" for i in range(len(name))]
-    added = [f"{name[:i]}.{name[i:]}" for i in range(len(name) + 1)]
-    swapped = [name[:i] + name[i + 1] + name[i] + name[i + 2 :] for i in range(len(name) - 1)]
-    alternatives = [*wrong_or_missing, *added, *swapped, *map(_any_case, (name, *other_words))]
-    return f"^(?!{name}$)(?:{'|'.join(alternatives)})$"
+    return f"^(?!{name}$)(?:{'|'.join([_one_mistake(name), *map(_any_case, (name, *other_words))])})$"
+
+
+def _one_mistake(name: str) -> str:
+    """Return a regular expression for a name with at most one mistake. It is nested, because it is then shorter than a list of mistakes."""
+    if not name:
+        return ".?"
+    first, rest = name[0], name[1:]
+    swapped = [rest[0] + first + rest[1:]] if rest else []
+    return f"(?:{'|'.join([first + _one_mistake(rest), '.?' + rest, '.' + name, *swapped])})"
 
 
 def _any_case(word: str) -> str:
