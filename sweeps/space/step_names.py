@@ -40,9 +40,9 @@ _BINS: dict[str, Fragment] = {
     **_OUTPUT_COLUMNS,
 }
 
-# The preprocessors of `ray.data.preprocessors`, and a JSON Schema fragment for each of their parameters. A parameter without a
-# `default` is required. `columns` is not listed, because every step has it. `Chain` is missing, because a list of steps is a chain;
-# `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names with the installed Ray.
+# The preprocessors of `ray.data.preprocessors`, and a JSON Schema fragment with `examples` for each of their parameters. A parameter
+# without a `default` is required. `columns` is not listed, because every step has it. `Chain` is missing, because a list of steps is a
+# chain; `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names with the installed Ray.
 # Labels are always encoded, so `LabelEncoder` needs no `label_column`.
 RAY_STEPS: dict[str, dict[str, Fragment]] = {
     "Categorizer": {"dtypes": _optional("object", "Type of each column: {column: type}.", None, {"color": "category"}), **_OUTPUT_COLUMNS},
