@@ -77,7 +77,9 @@ def _merged(schema: Schema) -> Schema:
     if not others:
         return one | outside
     # Mappings are checked outside `anyOf`, so that the editor reports what is wrong in a mapping, and not that it is no name.
-    rule = {key: one.pop(key) for key in ("if", "then") if key in one and not any(map(_may_be_mapping, others))}
+    moved = () if any(map(_may_be_mapping, others)) else ("if", "then")
+    rule = {key: value for key, value in one.items() if key in moved}
+    one = {key: value for key, value in one.items() if key not in moved}
     return outside | {"anyOf": [*others, one | {"title": "another value"}], **rule}
 
 
