@@ -10,7 +10,8 @@ dimension_parser, chains, space_sections, data_section, trainer_section, trainer
 initial_points                          one parser for each section
 foreign_syntax, synonyms                words and syntax of other tools, for suggestions
 model, load, saved_space                the Space; loading it from a file or from a sweep's folder
-json_schema                             the JSON Schema, for editors
+json_schema, trainer_schema, schema_forms, editor_hints
+                                        the JSON Schema, for editors
 """
 
 from sweeps.space.domains import Dimension, Option

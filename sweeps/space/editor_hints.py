@@ -59,7 +59,7 @@ def _with_variables(schema: Schema) -> Schema:
 
 def _message(schema: Schema) -> str:
     """Return the message for a text in place of a number or a boolean."""
-    return f"The value must be {rule_of(schema)}, or a variable such as ${{NAME}}."
+    return f"Must be {rule_of(schema)}, or a variable such as ${{NAME}}."
 
 
 def _merged(schema: Schema) -> Schema:

@@ -285,7 +285,7 @@ def _one_of(domains: Mapping[str, Schema], title: str) -> Schema:
 
 def _step_names() -> Iterator[Schema]:
     """Yield the schemas of a step without parameters: a name, and a reference to the user's code."""
-    text = "Unknown step. Write the name of a preprocessor of Ray Data, or `module:attr` of a step of yours."
+    text = "Unknown step. Write a preprocessor of Ray Data, or `module:attr` of yours."
     yield _enum({**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}) | {"errorMessage": text}
     yield REFERENCE | {"patternErrorMessage": text, "title": "a step of yours"}
 

@@ -177,7 +177,7 @@ def _lists_metrics(definition: TrainerDefinition) -> bool:
 
 def _metrics(trainer: str, definition: TrainerDefinition) -> Schema:
     """Return the schema of a metric that a trainer reports. A name with `@` has an argument, and a name with `:` is the user's function."""
-    text = f"The trainer {trainer} does not report this metric. Write one of its metrics, or `module:function` for a metric of yours."
+    text = f"The trainer {trainer} reports no such metric."
     return any_of(
         {"enum": reported(definition), "errorMessage": text},
         {"type": "string", "pattern": "[@:]", "patternErrorMessage": text},

@@ -163,8 +163,8 @@ def test_the_server_explains(editor, text, words):
 MISTAKES = {
     "trainer": (XGBOOST.replace("xgboost", "xgbost"), "xgbost", "Did you mean `xgboost`?"),
     "trainer of another tool": (XGBOOST.replace("xgboost", "lgbm"), "lgbm", "Did you mean `lightgbm`?"),
-    "metric": (XGBOOST.replace("logloss", "loglos"), "valid-loglos", "does not report this metric"),
-    "metric of a list": (XGBOOST.replace("{metric: valid-logloss", "\n  - {metric: valid-loglos"), "valid-loglos", "not report"),
+    "metric": (XGBOOST.replace("logloss", "loglos"), "valid-loglos", "reports no such metric"),
+    "metric of a list": (XGBOOST.replace("{metric: valid-logloss", "\n  - {metric: valid-loglos"), "valid-loglos", "no such metric"),
     "step": (XGBOOST + "space: {preprocessor: StandardScalr}\n", "StandardScalr", "Unknown step"),
     "step of a list": (XGBOOST + "space: {preprocessor: [StandardScalr]}\n", "StandardScalr", "Unknown step"),
     "step with parameters": (XGBOOST + "space: {preprocessor: [{StandardScalr: {columns: all}}]}\n", "StandardScalr", "not allowed"),
@@ -173,8 +173,8 @@ MISTAKES = {
     "scheduler": (XGBOOST + "scheduler: {name: ahsa, max_t: 9}\n", "ahsa", "Valid values"),
     "tracker": (XGBOOST + "trackers: [mlflw]\n", "mlflw", "Valid values"),
     "domain": (XGBOOST + "space: {params: {eta: {loguniforn: [0.1, 1]}}}\n", "loguniforn", "not allowed"),
-    "value": (XGBOOST + "space: {params: {eta: fast}}\n", "fast", "The value must be a number of at least 0, a domain, or a variable"),
-    "number": (XGBOOST + "limits: {max_trials: many}\n", "many", "The value must be an integer of at least 1, or a variable"),
+    "value": (XGBOOST + "space: {params: {eta: fast}}\n", "fast", "Must be a number of at least 0, a domain, or a variable"),
+    "number": (XGBOOST + "limits: {max_trials: many}\n", "many", "Must be an integer of at least 1, or a variable"),
 }
 
 

@@ -11,7 +11,7 @@ NUMBER = {"type": "number", "minimum": 0}
 
 def test_alternatives_of_different_types_become_one_schema():
     made = with_editor_hints({"anyOf": [NUMBER, {"type": "null"}, {"$ref": "#/$defs/domain"}]})
-    assert made.pop("errorMessage") == "The value must be a number of at least 0, a domain, or a variable such as ${NAME}."
+    assert made.pop("errorMessage") == "Must be a number of at least 0, a domain, or a variable such as ${NAME}."
     rule = {"if": {"type": "object"}, "then": {"$ref": "#/$defs/domain"}}
     assert made == {"type": ["null", "number", "string", "object"], "minimum": 0, "pattern": VARIABLE, **rule}
 
