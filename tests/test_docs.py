@@ -22,13 +22,14 @@ from sweeps import trial
 from sweeps.cli import main
 from sweeps.core import errors, registry
 from sweeps.core.result import SweepResult
-from sweeps.space import load, section_models
+from sweeps.space import load, schema, section_models
 from sweeps.space.data_section import SKLEARN
 from sweeps.space.domains import DOMAINS, RULES
 from sweeps.space.load import TOP
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS, required_parameters
+from sweeps.space.yaml12 import parse
 from tests.documents import BLOCKS, DOCUMENTS, GENERATED, MANUAL, ROOT, WRITTEN, Block, Document, block_beginning, is_space, module_named
 from tests.shipped_spaces import load_or_skip
 
@@ -320,6 +321,13 @@ def test_every_space_file_shown_loads(block, tmp_path):
     file = tmp_path / "space.yaml"
     file.write_text(block.text)
     assert load_or_skip(file).shapes
+
+
+def test_an_editor_marks_nothing_in_the_space_files_shown():
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(schema())
+    blocks = [block for block in BLOCKS if is_space(block)]
+    assert [f"{block.page}: {block.text[:40]}" for block in blocks if not validator.is_valid(parse(block.text, block.page).plain())] == []
 
 
 def test_there_are_space_files_to_check():
