@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -22,6 +18,7 @@ from sweeps.tracking.mlflow.run_contents import datasets, description, flatten, 
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.views import legal_name
+from tests import mlflow_server
 from tests.sweep_report.made import SPACE, space_in
 from tests.tracking.made import begin, end, report, reports, sweep_events, sweep_result, sweep_started, trial
 from tests.waiting import wait_until
@@ -336,35 +333,18 @@ def test_handling_an_event_does_not_wait_for_mlflow(tmp_path):
 def test_a_server_that_starts_late_gets_everything(tmp_path):
     from mlflow.tracking import MlflowClient
 
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = mlflow_server.free_port()
     uri = f"http://127.0.0.1:{port}"
     tracker = MlflowTracker(Destination(uri, tmp_path, "exp", "sweep-1", 1.0))
     play(tracker, tmp_path)
     wait_until(lambda: tracker.waiting, 60, "the tracker to notice that nobody answers")
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--port",
-        str(port),
-        "--backend-store-uri",
-        default_uri(tmp_path),
-        "--workers",
-        "1",
-    ]
-    env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
-    with open(tmp_path / "server.log", "w") as log:
-        server = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=log, stderr=log, start_new_session=True)
+    server = mlflow_server.start(tmp_path, port, default_uri(tmp_path))
     try:
         assert tracker.close(90), (tmp_path / "server.log").read_text()[-2000:]
         assert tracker.error is None
         check(MlflowClient(uri), tracker)
     finally:
-        os.killpg(server.pid, 15)
-        server.wait(20)
+        mlflow_server.end(server)
 
 
 @pytest.mark.integration
