@@ -164,7 +164,7 @@ def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
     spaces = [settings_of(s.space) if s.space is not None else None for s in sweeps]
     groups = _groups(sweeps)
     progress = tuple(_progress(s) for s in sweeps)
-    leaders = [next((_leader([sweeps[i] for i in group]) for group in groups if at in group), None) for at in range(len(sweeps))]
+    leaders = [next((leader_of([sweeps[i] for i in group]) for group in groups if at in group), None) for at in range(len(sweeps))]
     differing, equal = _differences(spaces)
     differing = _readable(differing, spaces)
     configurations, same = _differences([_configuration(s) for s in sweeps])
@@ -261,7 +261,7 @@ def _why_not_comparable(sweeps: Sequence[ComparedSweep], a: int, b: int, spaces:
     return f"the values of {both} are not comparable, because they are measured on different rows{why}"
 
 
-def _leader(sweeps: Sequence[ComparedSweep]) -> Result | None:
+def leader_of(sweeps: Sequence[ComparedSweep]) -> Result | None:
     """Return the best result of several comparable sweeps."""
     results = [(at, best) for at, s in enumerate(sweeps) if (best := s.best) is not None]
     if not results or sweeps[0].record is None:
@@ -279,7 +279,7 @@ def _progress(sweep: ComparedSweep) -> Progress:
     return progress_of(sweep.record, pauses_of(sweep.record, sweep.drivers))
 
 
-def _regret(sweep: ComparedSweep, value: float | None, leader: Result | None) -> float | None:
+def regret_of(sweep: ComparedSweep, value: float | None, leader: Result | None) -> float | None:
     """Return the distance of a value to the best value of comparable sweeps. None if the best trials have different ranks."""
     best = sweep.best
     if value is None or leader is None or leader.value is None or best is None or ranking.tier(best) != ranking.tier(leader):
@@ -294,7 +294,7 @@ def _regret_rows(
     largest = max((getattr(p.spent[-1], budget) for p in progress if p.spent), default=0.0)
     rows = []
     for amount in steps_of(largest):
-        values = tuple(_regret(s, p.best_after(budget, amount), lead) for s, p, lead in zip(sweeps, progress, leaders, strict=True))
+        values = tuple(regret_of(s, p.best_after(budget, amount), lead) for s, p, lead in zip(sweeps, progress, leaders, strict=True))
         if any(value is not None for value in values):
             rows.append((amount, values))
     return tuple(rows)
@@ -318,7 +318,7 @@ def _results(
     yield "best", tuple(b and b.value for b in bests)
     yield "best trial", tuple(r.best.id if r is not None and r.best is not None else None for r in records)
     if shared:
-        yield "regret", tuple(_regret(s, None if b is None else b.value, lead) for s, b, lead in zip(sweeps, bests, leaders, strict=True))
+        yield "regret", tuple(regret_of(s, None if b is None else b.value, lead) for s, b, lead in zip(sweeps, bests, leaders, strict=True))
     if any(s.test is not None for s in sweeps):
         yield "test", tuple(s.test for s in sweeps)
     if any(r is not None and len(r.objectives.objectives) > 1 for r in records):

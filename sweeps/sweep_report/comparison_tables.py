@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.sweep_report.comparison import Comparison, Row
+from sweeps.sweep_report.comparison_figures import comparison_figures
 from sweeps.sweep_report.content import cell, table
 from sweeps.sweep_report.html_page import to_html
 
@@ -87,12 +88,20 @@ def _short(value: float | None) -> str:
 
 def to_markdown(comparison: Comparison) -> str:
     """Return a comparison as Markdown."""
+    return "\n\n".join(_markdown_parts(comparison))
+
+
+def _markdown_parts(comparison: Comparison) -> tuple[str, str]:
+    """Return a comparison as two parts in Markdown: everything up to the results, and the other tables."""
     names = " and ".join([", ".join(s.name for s in comparison.sweeps[:-1]), comparison.sweeps[-1].name])
     places = [[label, cell(s.name), cell(s.place)] for label, s in zip(comparison.labels, comparison.sweeps, strict=True)]
     legend = table(["", "sweep", "folder"], places)
-    parts = [f"# {cell(names)}", legend, "\n".join(f"- {cell(note)}" for note in comparison.notes)]
-    for shown in tables(comparison):
-        parts += [f"## {shown.title}", cell(shown.note), _markdown_rows(shown)]
+    notes = "\n".join(f"- {cell(note)}" for note in comparison.notes)
+    results, *others = (_join(f"## {shown.title}", cell(shown.note), _markdown_rows(shown)) for shown in tables(comparison))
+    return _join(f"# {cell(names)}", legend, notes, results), _join(*others)
+
+
+def _join(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
@@ -102,8 +111,9 @@ def _markdown_rows(shown: Table) -> str:
 
 
 def to_page(comparison: Comparison) -> str:
-    """Return a comparison as one HTML file."""
-    return to_html(to_markdown(comparison))
+    """Return a comparison as one HTML file, with figures after the results."""
+    results, others = _markdown_parts(comparison)
+    return to_html(results, comparison_figures(comparison), others)
 
 
 def to_html_tables(comparison: Comparison) -> str:
