@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweeps.core.trial import State
 from sweeps.space import Dimension
 from sweeps.space.domains import short_names
 from sweeps.space.section_models import Objective
+from sweeps.study import ranking
 
 if TYPE_CHECKING:
     import plotly.graph_objects
@@ -26,6 +26,8 @@ T = TypeVar("T")
 MIN_RUNG_TRIALS = 30
 # Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
 MIN_IMPORTANCE_TRIALS = 10
+# The largest range of whole numbers of which an axis labels each.
+MAX_WHOLE_TICKS = 12
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,13 @@ def thin(items: Sequence[T], most: int) -> list[T]:
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
+def whole_axis(values: Iterable[Any]) -> dict[str, Any]:
+    """Return settings of an axis for a few whole numbers, between which Plotly would also label fractions. Other axes need no settings."""
+    known = set(values)
+    is_whole = bool(known) and all(isinstance(v, int) and not isinstance(v, bool) for v in known)
+    return {"dtick": 1} if is_whole and max(known) - min(known) <= MAX_WHOLE_TICKS else {}
+
+
 def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     """Return the points of a curve whose value is finite."""
     return [(step, value) for step, value in curve if math.isfinite(value)]
@@ -203,16 +212,15 @@ def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecor
 def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int, float]]:
     """Return the best value so far after each trial that improved it, as (number, value), with a last point at the last trial.
 
-    As for the winner of a sweep, a trial that was stopped early never wins against a complete trial. Trials that violate constraints count
-    only if no trial satisfies them.
+    As for the winner of a sweep, only trials of the best tier count; see `ranking.tier`. A running trial has no tier, because its value is
+    not final. The list is empty if no trial has a tier.
     """
-    valued = sorted(best_first(trials, minimize), key=lambda t: t.number)
-    complete = [t for t in valued if t.result.state is State.COMPLETE]
-    chosen = [t for t in complete if t.result.feasible] or complete or valued
-    if not chosen:
+    ranked = [(tier, t) for t in best_first(trials, minimize) if (tier := ranking.tier(t.result)) is not None]
+    if not ranked:
         return []
+    best = min(tier for tier, _ in ranked)
     points: list[tuple[int, float]] = []
-    for t in chosen:
+    for t in sorted((t for tier, t in ranked if tier == best), key=lambda t: t.number):
         value = float(t.result.value or 0.0)
         if not points or (value < points[-1][1] if minimize else value > points[-1][1]):
             points.append((t.number, value))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps.space import Dimension
-from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS, Figure, PlotData, basis_of, thin
+from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS, Figure, PlotData, basis_of, thin, whole_axis
 
 if TYPE_CHECKING:
     import optuna
@@ -113,6 +113,9 @@ def contour(data: PlotData, x: str | None = None, y: str | None = None) -> Figur
     plot = as_json(plot_contour(study_of(data, shown, values), params=names, target_name=data.metric))
     if names != sorted(names):
         plot = transposed(plot)  # Optuna sorts the names
+    for axis, name in zip(("xaxis", "yaxis"), chosen, strict=True):
+        if not known[name].is_log:
+            plot["layout"][axis] |= whole_axis(t.labels[name] for t in shown)
     note = "The color shows the objective; the colors of the best and of the worst tenth are equal."
     return Figure("contour", "Contour", plot, note + thinned(len(shown), len(having)))
 
@@ -134,6 +137,8 @@ def edf(data: PlotData) -> Figure:
     values = {t.number: float(t.result.value or 0.0) for t in data.ranked}
     plot = as_json(plot_edf(study_of(data, data.ranked, values), target_name=data.metric))
     plot["layout"]["yaxis"]["title"] = {"text": "share of the trials"}
+    for trace in plot["data"]:
+        trace["line"] = {**trace.get("line", {}), "shape": "hv"}
     return Figure("edf", title, plot, "For each value, the share of the trials whose value is at most as large.")
 
 

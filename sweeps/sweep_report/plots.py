@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.resources import workers_text
 from sweeps.space import Dimension
 from sweeps.sweep_report import optuna_plots
-from sweeps.sweep_report.figures import Figure, PlotData, best_so_far, finite, resources_in_use, thin
+from sweeps.sweep_report.figures import Figure, PlotData, best_so_far, finite, resources_in_use, thin, whole_axis
 from sweeps.sweep_report.optuna_plots import clipped, thinned
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def history(data: PlotData) -> Figure:
     line = {"color": "#d6336c", "width": 2, "shape": "hv"}
     best_trace = {"type": "scatter", "mode": "lines", "name": "best so far", "line": line, "hoverinfo": "skip", "zorder": 2}
     traces.append({**best_trace, "x": [number for number, _ in best], "y": rounded(value for _, value in best)})
-    note = "The line is the best value of the complete trials so far." + thinned(len(shown), len(data.ranked))
-    return Figure("history", "Best so far", {"data": traces, "layout": axes("trial", data.metric)}, note)
+    note = "The line is the best value so far. A trial that was stopped early counts only if no trial is complete."
+    layout = axes("trial", data.metric)
+    layout["xaxis"] |= whole_axis(t.number for t in shown)
+    return Figure("history", "Best so far", {"data": traces, "layout": layout}, note + thinned(len(shown), len(data.ranked)))
 
 
 def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
@@ -78,7 +80,8 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     note = "The objective by step. A click on the legend hides a trial."
     if not chosen and len(ranked) < len(having):
         note += f" The figure shows {len(ranked)} of {len(having):,} trials: the running and the best ones."
-    layout = axes("step", data.metric) | {"showlegend": True}
+    layout = axes("step", data.metric) | {"showlegend": len(traces) > 1 or not chosen}
+    layout["xaxis"] |= whole_axis(step for t in ranked for step, _ in t.curve)
     return Figure("curves", "Curves", {"data": traces, "layout": layout}, note)
 
 
@@ -126,6 +129,8 @@ def parallel_axis(data: PlotData, dimension: Dimension, trials: Sequence[TrialRe
     low, high = min(numbers), max(numbers)
     bottom = low - 0.15 * ((high - low) or 1.0)
     ticks = scale_ticks(low, high, dimension.is_log)
+    if dimension.is_integer and not dimension.is_log:
+        ticks = list(dict.fromkeys(float(round(at)) for at in ticks))
     values = [bottom if v is None else scale(v) for v in had]
     ticktext = [f"{10**at:.3g}" if dimension.is_log else f"{at:.4g}" for at in ticks]
     if unset:
@@ -162,12 +167,14 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
         values = [t.labels[dimension.name] for t in chosen]
         x = [shortened(option_text(v)) for v in values] if dimension.options else rounded(values)
         traces.append(points(state, chosen, x, [t.result.value for t in chosen], data.metric, STATES[state]))
-    layout = axes(plain(data.names[dimension.name]), data.metric)
+    layout = axes(plain(data.names[dimension.name]), data.metric) | {"showlegend": True}
     if dimension.options:
         order = [shortened(option_text(o.key)) for o in dimension.options]
         layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": order}
     elif dimension.is_log:
         layout["xaxis"] |= {"type": "log", "exponentformat": "power", "dtick": 1}
+    else:
+        layout["xaxis"] |= whole_axis(t.labels[dimension.name] for t in shown)
     note = EVERY + thinned(len(shown), len(having))
     return Figure("slice", f"Slice: {data.names[dimension.name]}", {"data": traces, "layout": layout}, note)
 
@@ -193,9 +200,9 @@ def timeline(data: PlotData) -> Figure:
         texts = [f"{end - start:.1f} s, {workers_of(t)}" for t, (start, end) in zip(chosen, spans, strict=True)]
         bar |= {"y": [t.number for t in chosen], "text": texts, "textposition": "none"}
         traces.append({**bar, "hovertemplate": f"trial %{{customdata}}, {state}: %{{text}}<extra></extra>"})
-    layout = axes("", "trial") | {"barmode": "overlay", "bargap": 0.1}
+    layout = axes("", "trial") | {"barmode": "overlay", "bargap": 0.1, "showlegend": True}
     layout["xaxis"] |= {"type": "date"}
-    layout["yaxis"] |= {"autorange": "reversed"}
+    layout["yaxis"] |= {"autorange": "reversed", **whole_axis(t.number for t in shown)}
     latest = f" The latest {MAX_BARS:,} of {len(timed):,} trials." if len(timed) > MAX_BARS else ""
     note = "Each bar goes from the start of a trial to its end; a paused trial holds no workers during part of its bar."
     return Figure("timeline", title, {"data": traces, "layout": layout}, note + latest)

@@ -28,6 +28,7 @@ from sweeps.sweep_report.figures import (
     read_plot_data,
     resources_in_use,
     thin,
+    whole_axis,
 )
 from tests.sweep_report.made import RUNGS, space_in, trial, trials
 
@@ -88,6 +89,21 @@ def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space):
     assert best_so_far([trial(space, 0, State.FAIL, ())], minimize=False) == []
     lower = dataclasses.replace(complete[2], result=dataclasses.replace(complete[2].result, feasible=False))
     assert best_so_far([*complete[:2], lower], minimize=False)[-1] == (3, 0.4)
+    running = trial(space, 5, State.RUNNING, (0.99,))  # the value of an early step is not final
+    assert best_so_far([stopped, running], minimize=False) == [(0, 0.9), (5, 0.9)] and best_so_far([running], minimize=False) == []
+
+
+def test_an_axis_of_few_whole_numbers_has_no_fractions_between_them():
+    assert whole_axis([1, 3]) == {"dtick": 1} == whole_axis([7])
+    assert whole_axis([]) == whole_axis([1, 2.5]) == whole_axis([True]) == whole_axis(["a"]) == whole_axis([0, 1000]) == {}
+
+
+def test_figures_of_few_trials_label_whole_numbers_only(space):
+    made = data_of(space, timed([trial(space, n, curve=(0.5, 0.4 + n / 10)) for n in range(3)]))
+    axes = {f.key: f.plot["layout"] for f in plots.all_figures(made, 0)}
+    assert axes["history"]["xaxis"]["dtick"] == axes["curves"]["xaxis"]["dtick"] == axes["timeline"]["yaxis"]["dtick"] == 1
+    (ticks,) = (axis["ticktext"] for axis in plots.parallel(made).plot["data"][0]["dimensions"] if axis["label"] == "depth")
+    assert all("." not in text for text in ticks)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 4)), max_size=20))

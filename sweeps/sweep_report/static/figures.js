@@ -8,6 +8,8 @@ const Figures = (() => {
     dark: {text: "#d5dae1", grid: "#2b313a", line: "#4a525e", hover: "#262c35"},
   };
   const WAYS = ["#2f7ed8", "#e69f00", "#11a683", "#cc3d4e", "#9467bd", "#56b4e9", "#b07d2b", "#8a8f98", "#d6336c", "#6b9e3c"];
+  const BRIGHT = [[0, "#a678de"], [0.25, "#6f94e0"], [0.5, "#2fa8a0"], [0.75, "#5dc963"], [1, "#fde725"]];
+  const AXIS_WIDTH = 110; // of parallel coordinates, in pixels
   // By default, Plotly shows a button that uploads the figure to its cloud.
   const CONFIG = {responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -36,14 +38,20 @@ const Figures = (() => {
     return {
       margin: {t: 16, r: 12, b: 48, l: narrow ? 52 : 64}, height: 340, uirevision: "kept", legend: narrow ? below : {},
       ...plot.layout, ...(narrow && many ? {showlegend: false} : {}), ...(narrow ? {dragmode: false} : {}), template: template(),
-      ...(axes * 85 > element.clientWidth ? {width: axes * 85} : {}), // the reader scrolls to the other axes
+      ...(axes * AXIS_WIDTH > element.clientWidth ? {width: axes * AXIS_WIDTH} : {}), // the reader scrolls to the other axes
     };
+  }
+
+  // On a dark page, the dark end of Viridis could not be seen.
+  function visible(trace) {
+    const isViridis = trace.line?.colorscale === "Viridis";
+    return isViridis && isDark() ? {...trace, line: {...trace.line, colorscale: BRIGHT}} : trace;
   }
 
   async function draw(element, plot) {
     drawn.set(element, plot);
     // Plotly changes the objects that it gets, and a figure is drawn again when the colors change.
-    await Plotly.react(element, structuredClone(plot.data), structuredClone(fitted(element, plot)), CONFIG);
+    await Plotly.react(element, structuredClone(plot.data.map(visible)), structuredClone(fitted(element, plot)), CONFIG);
     for (const gone of drawn.keys()) if (!gone.isConnected) drawn.delete(gone);
   }
 
