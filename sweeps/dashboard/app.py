@@ -98,17 +98,20 @@ class Dashboard:
         listed: list[dict[str, Any]] = []
         for name in self._names():
             try:
-                summary = self.reader(name).summary()
+                reader = self.reader(name)
+                version, summary = reader.summary()
             except (SweepsError, HTTPException) as e:  # the sweep was removed meanwhile, or is damaged
                 listed.append({"sweep": name, "state": "unreadable", "problems": [str(e)], "began": "", "trials": {}})
                 continue
-            listed.append(summary.to_json() | {"mlflow": self.mlflow.get(name, {})})
+            more = {"version": version, "rest": reader.rest(), "mlflow": self.mlflow.get(name, {})}
+            listed.append(summary.to_json() | more)
         listed.sort(key=lambda sweep: str(sweep["began"]), reverse=True)
         return {"root": str(self.root), "sweeps": listed}
 
     def sweep(self, sweep: str) -> dict[str, Any]:
         """Return a sweep with its table of trials."""
-        return content.sweep_json(self.reader(sweep).snapshot(), self.may_command, self.mlflow.get(sweep, {}))
+        reader = self.reader(sweep)
+        return content.sweep_json(reader.snapshot(), self.may_command, self.mlflow.get(sweep, {})) | {"rest": reader.rest()}
 
     def figure(self, sweep: str, key: str, request: Request) -> dict[str, Any]:
         """Return a figure of a sweep."""
@@ -169,7 +172,11 @@ class Dashboard:
         return JSONResponse({"sent": command.command, "text": "" if answer is None else answer.text}, 202)
 
     async def events(self, sweep: str | None = None) -> StreamingResponse:
-        """Return a stream of server-sent events: one at the start, and one after each change of the sweep, or of any sweep."""
+        """Return a stream of server-sent events: one at the start, and one after each change of the sweep, or of any sweep.
+
+        The data of an event are the versions of the folders by name. The page compares them with the versions of what it shows, because a
+        reader that rests returns what it has read before the change.
+        """
         folders: Callable[[], list[Path]]
         if sweep is not None:
             folder = (await asyncio.to_thread(self.reader, sweep)).folder
@@ -179,12 +186,13 @@ class Dashboard:
         return StreamingResponse(self._changes(folders), media_type="text/event-stream", headers={"cache-control": "no-store"})
 
     async def _changes(self, folders: Callable[[], list[Path]]) -> AsyncIterator[str]:
-        seen, silent = None, 0.0
+        seen: dict[str, str] | None = None
+        silent = 0.0
         while not self.ended:
-            version = await asyncio.to_thread(lambda: [(folder.name, version_of(folder)) for folder in folders()])
-            if version != seen:
-                seen, silent = version, 0.0
-                yield f"event: change\ndata: {json.dumps(len(version))}\n\n"
+            versions = await asyncio.to_thread(lambda: {folder.name: version_of(folder) for folder in folders()})
+            if versions != seen:
+                seen, silent = versions, 0.0
+                yield f"event: change\ndata: {json.dumps(versions)}\n\n"
             elif silent >= ALIVE_SECONDS:
                 silent = 0.0
                 yield ": alive\n\n"

@@ -66,14 +66,18 @@ class SweepReader:
         with self._lock:
             return self._read()
 
-    def summary(self) -> SweepSummary:
-        """Return the summary of the sweep. For an ended sweep, the study is not read."""
+    def summary(self) -> tuple[str, SweepSummary]:
+        """Return the version of the folder as it was last read, and the summary of the sweep. For an ended sweep, the study is not read."""
         with self._lock:
             start, version = self._clock(), version_of(self.folder)
             if self._summary is None or (self._summary[0] != version and start >= self._next):
                 self._summary = version, summarize(self.folder)
                 self._rest(start)
-            return self._summary[1]
+            return self._summary
+
+    def rest(self) -> float:
+        """Return the number of seconds until a changed folder is read again. Until then, a snapshot may be older than the folder."""
+        return max(0.0, self._next - self._clock())
 
     def figure(self, key: str, **options: Any) -> Figure:
         """Return a figure of the sweep; see `sweeps.sweep_report.plots.figure`."""

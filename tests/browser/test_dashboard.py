@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from sweeps.controller.commands import Stop, parse
+from sweeps.controller.sweep_comparison import compare_sweeps
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import SweepResult
 from sweeps.core.sweep_folder import COMMANDS
 from sweeps.space.saved_space import recorded_space
 from sweeps.study import record
+from sweeps.sweep_report.comparison_tables import to_page
+from tests.browser.conftest import drawn, page_server, zoom
 from tests.commands import REPO
 from tests.dashboard.made import sweep_folder
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 TRIALS, RUNNING = 1000, "0999"
-WAIT = 60_000  # milliseconds
 
 
 @dataclass(frozen=True)
@@ -46,41 +44,13 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
+    """Serve a sweep of 1,000 recorded trials."""
     root = tmp_path_factory.mktemp("sweeps-runs") / "runs"
     folder = sweep_folder(root, TRIALS, running=1)
     lock = FolderLock(folder)
-    typed = [sys.executable, "-m", "sweeps.cli", "ui", "--dir", str(root), "--port", "0", "--no-mlflow"]
-    said = root / "said"
-    with said.open("w") as log:
-        ui = subprocess.Popen(typed, cwd=REPO, stdout=log, stderr=log)
-    try:
-        wait_until(lambda: "Ctrl-C" in said.read_text() or ui.poll() is not None, 60, "the address of the page")
-        (url,) = re.findall(r"http://127.0.0.1:\d+", said.read_text())
+    with page_server(root) as url:
         yield Served(folder, url)
-    finally:
-        ui.send_signal(signal.SIGTERM)
-        assert ui.wait(20) == 0, said.read_text()
-        lock.release()
-
-
-@pytest.fixture
-def page(browser):
-    """Return a page of a new browser profile. Errors in the page's scripts fail the test."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme="light")
-    context.set_default_timeout(WAIT)
-    opened, errors = context.new_page(), []
-    opened.on("pageerror", lambda e: errors.append(str(e)))
-    yield opened
-    context.close()
-    assert not errors
-
-
-def drawn(page, key: str) -> str:
-    """Wait until a figure is drawn, and return its selector."""
-    selector = f"[data-figure={key}] .js-plotly-plot, [data-figure={key}].js-plotly-plot"
-    page.locator(f"[data-figure={key}]").first.scroll_into_view_if_needed()
-    page.wait_for_selector(selector)
-    return selector
+    lock.release()
 
 
 def rows(page) -> list[list[str]]:
@@ -107,11 +77,7 @@ def test_the_table_is_filtered_sorted_and_paged(served, page):
 def test_a_figure_is_zoomed_and_a_click_on_a_point_opens_its_trial(served, page):
     page.goto(f"{served.url}/#{served.folder.name}")
     history = drawn(page, "history")
-    box = page.locator(f"{history} >> .nsewdrag").first.bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.2)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.9, steps=5)
-    page.mouse.up()
+    zoom(page, history)
     page.wait_for_function("selector => document.querySelector(selector).layout.xaxis.range?.[1] < 700", arg=history)
     at = page.eval_on_selector(
         history,
@@ -188,3 +154,23 @@ def test_the_report_is_one_file_that_works_without_a_server(served, page, tmp_pa
     page.wait_for_selector("h2:text('Empirical distribution') + .js-plotly-plot")
     page.set_viewport_size({"width": 400, "height": 800})
     page.wait_for_function("document.documentElement.scrollWidth <= 400")
+
+
+def test_the_comparison_is_one_file_with_figures(served, page, tmp_path):
+    folders = [sweep_folder(tmp_path / name, count) for name, count in (("a", 3), ("b", 40))]
+    comparison = compare_sweeps([*map(str, folders), str(served.folder)], tmp_path)
+    (tmp_path / "compare.html").write_text(to_page(comparison))
+    page.goto(f"file://{tmp_path}/compare.html")
+    best, regret = drawn(page, "'0'"), drawn(page, "'1'")
+    names = "selector => document.querySelector(selector).data.map(line => line.name[0])"
+    assert page.evaluate(names, best) == ["A", "B", "C"]
+    assert page.evaluate("selector => document.querySelector(selector).layout.yaxis.type", regret) == "log"
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.wait_for_function("document.documentElement.scrollWidth <= 400")
+
+
+def test_a_request_to_another_server_is_noticed(page, asked_outside):
+    page.goto("about:blank")
+    page.evaluate("fetch('http://example.org/font.woff').catch(() => null)")
+    assert asked_outside == ["http://example.org/font.woff"]
+    asked_outside.clear()

@@ -183,6 +183,11 @@ def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):
 
     events = asyncio.run(asyncio.wait_for(listen(), 10))
     assert len(events) == 2 and all(event.startswith("event: change\n") for event in events)
+    first, second = (json.loads(event.partition("data: ")[2]) for event in events)
+    assert first[NAME] != second[NAME]
+    server = client(root)
+    shown, listed = server.get(AT).json(), server.get("/api/sweeps").json()["sweeps"]
+    assert shown["version"] == second[NAME] == listed[0]["version"] and shown["rest"] > 0
 
 
 def test_a_damaged_sweep_is_shown_with_the_reason(root):

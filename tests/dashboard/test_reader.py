@@ -39,6 +39,15 @@ def test_a_sweep_is_read_again_only_after_a_change_and_a_rest(folder, monkeypatc
     assert reader.snapshot() is not first and len(count) == 2
 
 
+def test_a_reader_says_when_it_reads_a_changed_folder_again(folder):
+    times = iter([0.0, 1.0, 2.0, 3.0, 5.5, 5.5, 5.5])
+    reader = SweepReader(folder, lambda: next(times))
+    assert reader.summary()[0] == version_of(folder) and reader.rest() == 3.0
+    (folder / "stages.json").write_text("{}")
+    assert reader.summary()[0] != version_of(folder)  # the older state
+    assert reader.rest() == 0.0 and reader.summary()[0] == version_of(folder)
+
+
 def test_figures_are_kept_until_the_sweep_changes(folder):
     reader = SweepReader(folder)
     first = reader.figure("slice", name="params.eta")

@@ -18,18 +18,20 @@ function rowsTable(rows) {
 }
 
 const ago = text => { const date = new Date(text); return Number.isNaN(date.getTime()) ? "" : date.toLocaleString(undefined, {dateStyle: "medium", timeStyle: "short"}); };
-const counts = trials => Object.entries(trials).filter(([, n]) => n).map(([state, n]) => `${n} ${state}`).join(", ");
+const counts = trials => Object.entries(trials).filter(([, n]) => n).map(([state, n]) => `${n.toLocaleString("en")} ${state}`).join(", ");
 const badge = state => make("span", {className: `state ${state}`, textContent: state});
 
 // ---- the list of sweeps
 
 async function showList(isCurrent) {
   const {root, sweeps} = await Server.json("sweeps");
-  if (!isCurrent()) return; // the reader has gone to another view meanwhile
-  const head = make("tr", {}, ...["sweep", "state", "trials", "best", "metric", "began", "MLflow"].map(text => make("th", {textContent: text})));
+  if (!isCurrent()) return sweeps; // the reader has gone to another view meanwhile
+  const hasMlflow = sweeps.some(sweep => Object.keys(sweep.mlflow ?? {}).length);
+  const names = ["sweep", "state", "trials", "best", "metric", "began", ...(hasMlflow ? ["MLflow"] : [])];
+  const head = make("tr", {}, ...names.map(text => make("th", {textContent: text})));
   const rows = sweeps.map(sweep => make("tr", {}, ...[
     make("a", {href: `#${encodeURIComponent(sweep.sweep)}`, textContent: sweep.sweep}), badge(sweep.state), counts(sweep.trials),
-    sweep.best ? number(sweep.best.value) : "", sweep.metric ?? "", ago(sweep.began), mlflowLinks(sweep.mlflow ?? {}),
+    sweep.best ? number(sweep.best.value) : "", sweep.metric ?? "", ago(sweep.began), ...(hasMlflow ? [mlflowLinks(sweep.mlflow ?? {})] : []),
   ].map(content => make("td", {}, content))));
   document.title = "sweeps";
   main.replaceChildren(
@@ -38,6 +40,7 @@ async function showList(isCurrent) {
       : make("p", {textContent: "There are no sweeps yet. `sweeps run space.yaml` starts one."}),
     make("p", {className: "note", textContent: `The sweeps in ${root}`}),
   );
+  return sweeps;
 }
 
 function mlflowLinks(pages) {
@@ -62,9 +65,10 @@ class SweepView {
     main.replaceChildren(this.head, this.first, make("h2", {textContent: "Trials"}), trials, this.rest);
   }
 
+  // Shows the sweep as the server has read it. Returns what was shown, as a list.
   async refresh() {
     const data = await Server.json(Server.address(this.sweep));
-    if (view !== this) return; // the reader has gone to another view meanwhile
+    if (view !== this) return [data]; // the reader has gone to another view meanwhile
     this.data = data;
     document.title = `${this.sweep} · sweeps`;
     this.showHead();
@@ -73,12 +77,13 @@ class SweepView {
     this.fillSelects();
     for (const card of this.cards) { card.stale = true; if (card.visible) this.load(card); }
     if (dialog.open) showTrial(this.sweep, dialog.trial, false);
+    return [data];
   }
 
   showHead() {
     const d = this.data, best = d.best;
     const facts = [
-      [counts(d.trials) || "none", d.total ? `of ${d.total} trials` : "trials"],
+      [counts(d.trials) || "none", d.total ? `of ${d.total.toLocaleString("en")} trials` : "trials"],
       ...(best ? [[number(best.value), `best ${d.metric}, trial ${best.trial}`]] : []),
       [d.algorithm ?? "", "algorithm"], [ago(d.began), "began"], ...(d.seconds ? [[`${Math.round(d.seconds)} s`, "duration"]] : []),
     ].filter(([value]) => value);
@@ -193,6 +198,7 @@ class SweepView {
     const {plot, note} = card.figure ?? {};
     card.note.textContent = note ?? "";
     card.plot.hidden = !plot?.data;
+    card.element.classList.toggle("empty", !plot?.data);
     if (!plot?.data) return;
     const yaxis = {...plot.layout.yaxis, ...(card.log ? {type: "log"} : {})};
     await Figures.draw(card.plot, LOG.includes(card.key) ? {...plot, layout: {...plot.layout, yaxis}} : plot);
@@ -265,14 +271,21 @@ async function route() {
       view = made;
       const control = new AbortController(), stop = made.stop.bind(made);
       made.stop = () => { control.abort(); stop(); };
-      let running = null, again = false;
+      let running = null, again = false, versions = {}, later = null;
       const refresh = async () => { // one at a time, and once more if something changed meanwhile
         if (running) { again = true; return running; }
-        try { await (running = made.refresh()); } catch (error) { say(error.message); } finally { running = null; }
-        if (again && view === made) { again = false; return refresh(); }
+        let shown = [];
+        try { shown = await (running = made.refresh()); } catch (error) { say(error.message); } finally { running = null; }
+        if (view !== made) return;
+        if (again) { again = false; return refresh(); }
+        // The server reads a folder again only after a rest. Until then, it returns an older state.
+        const old = shown.filter(({sweep, version}) => version && sweep in versions && versions[sweep] !== version);
+        clearTimeout(later);
+        if (old.length) later = setTimeout(refresh, 1000 * Math.max(1, ...old.map(({rest}) => rest)));
       };
+      const changed = found => { versions = found; refresh(); };
       const status = text => { if (view === made) document.getElementById("live").textContent = text; };
-      Server.listen(sweep, refresh, status, control.signal);
+      Server.listen(sweep, changed, status, control.signal);
       await refresh();
     }
     if (trial) await showTrial(sweep, trial);

@@ -47,7 +47,7 @@ const Server = (() => {
     method: "POST", body: JSON.stringify(body), headers: {"content-type": "application/json", "x-sweeps": "1"},
   });
 
-  // Calls `changed` after each event of the server, until `signal` is aborted. EventSource cannot send a token, so the stream is read here.
+  // Calls `changed` with the versions of the folders after each event, until `signal` is aborted. EventSource cannot send a token, so the stream is read here.
   async function listen(sweep, changed, status, signal) {
     while (!signal.aborted) {
       try {
@@ -58,7 +58,8 @@ const Server = (() => {
           text += read.value;
           const events = text.split("\n\n");
           text = events.pop();
-          if (events.some(event => event.startsWith("event: change"))) changed();
+          const last = events.findLast(event => event.startsWith("event: change"));
+          if (last) changed(JSON.parse(last.slice(last.indexOf("data: ") + 6)));
         }
       } catch (error) {
         if (signal.aborted) return;
