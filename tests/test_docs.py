@@ -392,6 +392,26 @@ def test_the_tests_that_the_threat_model_names_exist():
     assert len(named) > 10 and not {name for name in named if not (ROOT / name).exists()}
 
 
+def features() -> list[list[str]]:
+    """Return the rows of the tables of features: a feature, sweeps, six other tools, and the tests of sweeps."""
+    return [row for row in rows(DOCUMENTS["docs/features.md"]) if len(row) == 9 and row[0] and not row[0].startswith("--")]
+
+
+@pytest.mark.parametrize("row", features(), ids=lambda row: row[0])
+def test_each_feature_of_sweeps_names_a_test_and_each_feature_of_another_tool_its_documentation(row):
+    ours, others, named = row[1], row[2:8], re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row[8])
+    assert bool(named) == (ours != "–")
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {test}"
+    for cell in others:
+        assert cell in ("–", "your code") or re.fullmatch(r"\[[^]]+\]\(https://[^)]+\)(, \[[^]]+\]\(https://[^)]+\))*", cell), cell
+
+
+def test_the_features_that_sweeps_lacks_are_listed():
+    lacking = [row[0] for row in features() if row[1] == "–"]
+    assert len(features()) >= 40 and len(lacking) >= 8
+
+
 @pytest.mark.parametrize("path", ["docs/internals/architecture.md", "CONTRIBUTING.md"])
 def test_the_paths_that_a_page_names_exist(path):
     for name in re.findall(r"`((?:sweeps|tests|trainers|docs|reports)/[\w./-]+)`", DOCUMENTS[path].prose):
