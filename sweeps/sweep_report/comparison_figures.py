@@ -30,6 +30,7 @@ def _figures_of(comparison: Comparison, group: Sequence[int], budget: str) -> It
         return
     names = {at: f"{labels[at]}: {comparison.sweeps[at].name}" for at in best}
     of = "" if len(comparison.groups) == 1 else f" of {', '.join(labels[at] for at in group)}"
+    of += f" over {BUDGETS[budget]}"
     record = comparison.sweeps[group[0]].record
     assert record is not None  # a sweep without a study has no points
     metric = record.objectives.objectives[0].metric

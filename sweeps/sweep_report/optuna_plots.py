@@ -98,7 +98,7 @@ def contour(data: PlotData, x: str | None = None, y: str | None = None) -> Figur
         y: Name of the other dimension. By default, the next most important one.
     """
     known = {d.name: d for d in data.sampled}
-    chosen = [name for name in (x, y) if name in known]
+    chosen = list(dict.fromkeys(name for name in (x, y) if name in known))
     chosen += [name for name in known if name not in chosen][: 2 - len(chosen)]
     if len(chosen) < 2 or len(data.ranked) < 2:
         return Figure("contour", "Contour", note="A contour plot needs two dimensions, and two trials with a value.")

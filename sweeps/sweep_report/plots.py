@@ -51,9 +51,10 @@ def history(data: PlotData) -> Figure:
     best = best_so_far(data.trials, data.minimize)
     line = {"color": "#d6336c", "width": 2, "shape": "hv"}
     best_trace = {"type": "scatter", "mode": "lines", "name": "best so far", "line": line, "hoverinfo": "skip", "zorder": 2}
-    traces.append({**best_trace, "x": [number for number, _ in best], "y": rounded(value for _, value in best)})
+    if best:
+        traces.append({**best_trace, "x": [number for number, _ in best], "y": rounded(value for _, value in best)})
     note = "The line is the best value so far. A trial that was stopped early counts only if no trial is complete."
-    layout = axes("trial", data.metric)
+    layout = axes("trial", data.metric) | {"showlegend": True}
     layout["xaxis"] |= whole_axis(t.number for t in shown)
     return Figure("history", "Best so far", {"data": traces, "layout": layout}, note + thinned(len(shown), len(data.ranked)))
 

@@ -71,6 +71,7 @@ def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_p
         page.wait_for_function("selector => document.querySelector(selector).data.length === 3", arg=curves)
         assert page.eval_on_selector(curves, "plot => plot.layout.xaxis.range") == zoomed  # new values keep the reader's zoom
         assert page.evaluate("window.isFirst"), "the page was loaded again"
+        assert not page.locator("dialog[open]").count(), "a change has opened the closed trial again"
         page.get_by_role("button", name="Stop the sweep").wait_for(state="detached")
 
     assert sweep.wait(120) == 0, sweep.stderr.read()

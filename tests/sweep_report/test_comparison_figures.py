@@ -32,8 +32,8 @@ def test_each_sweep_has_a_line_of_its_best_value_and_of_its_regret(tmp_path):
 def test_sweeps_that_cannot_be_compared_are_in_different_figures(tmp_path):
     made = compare([sweep("a", space(tmp_path), 0.5), sweep("b", space(tmp_path, ("valid: 0.25", "valid: 0.2")), 0.3, data="other")])
     assert [(f.title, list(lines(f))) for f in comparison_figures(made) if f.plot["layout"]["xaxis"]["title"]["text"] == "trials"] == [
-        ("Best so far of A", ["A: a"]),
-        ("Best so far of B", ["B: b"]),
+        ("Best so far of A over trials", ["A: a"]),
+        ("Best so far of B over trials", ["B: b"]),
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_sweep_without_regret_has_no_line_of_its_regret(tmp_path):
 
 def test_the_page_has_the_figures_after_the_results(tmp_path):
     page = to_page(compare([sweep("a", space(tmp_path), 0.5, 0.4), sweep("b", space(tmp_path), 0.7)]))
-    titles = ("Results", "Best so far", "Regret", "Spaces", "Best configurations")
+    titles = ("Results", "Best so far over trials", "Regret over trials", "Regret over seconds", "Spaces", "Best configurations")
     places = [page.index(f"<h2>{title}</h2>") for title in titles]
     assert places == sorted(places) and 'data-figure="3"' in page
     assert "<script" not in to_page(compare([sweep("a", None, record=None), sweep("b", None, record=None)]))

@@ -146,6 +146,19 @@ def test_axes_follow_the_domains(space):
     assert "type" not in plots.slice_of(made, "params.normal").plot["layout"]["xaxis"]
 
 
+def test_a_contour_has_two_different_dimensions(space):
+    made = data_of(space, trials(space, 40))
+    same = plots.figure(made, "contour", x="params.eta", y="params.eta").plot["layout"]
+    assert same["xaxis"]["title"]["text"] == "eta" != same["yaxis"]["title"]["text"]
+    one = data_of(space, trials(space, 40), dimensions=tuple(d for d in space.dimensions if d.name == "params.eta"))
+    assert plots.figure(one, "contour", x="params.eta", y="params.eta").note.startswith("A contour plot needs two dimensions")
+
+
+def test_running_trials_alone_have_no_best_value(space):
+    made = plots.history(data_of(space, [trial(space, n, State.RUNNING, (0.5,)) for n in range(2)], is_driven=True))
+    assert [trace["name"] for trace in made.plot["data"]] == ["RUNNING"]
+
+
 def test_each_point_has_the_id_of_its_trial(space):
     made = data_of(space, trials(space, 40))
     for figure in (plots.history(made), plots.slice_of(made, "params.eta"), plots.cost(made)):

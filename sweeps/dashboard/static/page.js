@@ -13,8 +13,10 @@ function say(text) {
   say.timer = setTimeout(() => { place.hidden = true; }, 6000);
 }
 
+// A table of names and values. A long name is broken after a dot or an underscore.
 function rowsTable(rows) {
-  return make("table", {}, make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map(value => make("td", {textContent: value}))))));
+  const name = text => make("td", {}, ...text.split(/(?<=[._])/).flatMap(part => [part, make("wbr")]));
+  return make("table", {}, make("tbody", {}, ...rows.map(([text, value]) => make("tr", {}, name(text), make("td", {textContent: value})))));
 }
 
 const ago = text => { const date = new Date(text); return Number.isNaN(date.getTime()) ? "" : date.toLocaleString(undefined, {dateStyle: "medium", timeStyle: "short"}); };
@@ -172,6 +174,7 @@ class SweepView {
       const {dimensions} = this.data, known = [...select.options].map(option => option.value);
       if (String(known) === String(dimensions.map(d => d.name))) continue;
       const chosen = select.value && select.touched ? select.value : dimensions[at]?.name;
+      select.hidden = dimensions.length <= at; // one dimension has no second axis
       select.replaceChildren(...dimensions.map(d => make("option", {value: d.name, textContent: d.label, selected: d.name === chosen})));
       select.addEventListener("change", () => { select.touched = true; }, {once: true});
     }
@@ -228,6 +231,8 @@ async function send(sweep, command, text) {
 async function showTrial(sweep, trial, isNew = true) {
   const address = Server.address(sweep, "trials", trial);
   const [shown, log] = await Promise.all([Server.json(address), Server.json(`${address}/log`)]);
+  const isWanted = decodeURIComponent(location.hash.split("/")[1] ?? "") === trial;
+  if (!isWanted || (!isNew && !dialog.open)) return; // the reader has closed the trial meanwhile
   const wasAtEnd = isAtEnd(dialog.querySelector("pre.log")), top = dialog.scrollTop;
   const close = make("button", {type: "button", textContent: "Close"});
   close.addEventListener("click", () => dialog.close());

@@ -35,9 +35,10 @@ const Figures = (() => {
   function fitted(element, plot) {
     const narrow = element.clientWidth < 480, many = plot.data.length > 12;
     const below = {orientation: "h", y: -0.22, x: 0}, axes = plot.data[0]?.type === "parcoords" ? plot.data[0].dimensions.length : 0;
+    const dates = narrow && plot.layout.xaxis?.type === "date" ? {xaxis: {...plot.layout.xaxis, nticks: 4, tickangle: 0}} : {};
     return {
       margin: {t: 16, r: 12, b: 48, l: narrow ? 52 : 64}, height: 340, uirevision: "kept", legend: narrow ? below : {},
-      ...plot.layout, ...(narrow && many ? {showlegend: false} : {}), ...(narrow ? {dragmode: false} : {}), template: template(),
+      ...plot.layout, ...dates, ...(narrow && many ? {showlegend: false} : {}), ...(narrow ? {dragmode: false} : {}), template: template(),
       ...(axes * AXIS_WIDTH > element.clientWidth ? {width: axes * AXIS_WIDTH} : {}), // the reader scrolls to the other axes
     };
   }
