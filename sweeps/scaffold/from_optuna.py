@@ -11,7 +11,8 @@ from urllib.parse import quote
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
-from sweeps.scaffold.yaml_text import comment_lines, line, number, quoted, sweep_name
+from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
+from sweeps.space.yaml_writer import number
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.scaffold.yaml_text import comment_lines, line, number, quoted, sweep_name
+from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.foreign_syntax import translate_mapping
 from sweeps.space.nodes import Mark, Node
+from sweeps.space.yaml_writer import number
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}
 KNOWN = {"program", "command", "method", "metric", "parameters", "early_terminate", "run_cap", "name", "description", "project", "entity"}

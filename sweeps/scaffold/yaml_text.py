@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeps.space.nodes import scalar
+from sweeps.space.yaml_writer import flow
 
-_PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
 # Column in which the comment of a line starts, if the line is short enough.
 COMMENT_AT = 44
 
 
 def quoted(value: Any) -> str:
-    """Return a value as YAML in one line. A text gets quotes if YAML or a space file would read it as something else.
+    """Return a value as YAML in one line. A `${` in a text stays as it is, and does not name an environment variable.
 
-    >>> quoted("size"), quoted("%d/%m/%Y"), quoted("8"), quoted(0.001), quoted([True, None, "a b"])
-    ('size', '"%d/%m/%Y"', '"8"', '0.001', '[true, null, "a b"]')
+    >>> quoted("size"), quoted("${HOME}"), quoted([True, None, "a b"])
+    ('size', '"$${HOME}"', '[true, null, "a b"]')
     """
+    return flow(_literal(value))
+
+
+def _literal(value: Any) -> Any:
+    """Return a value in which each `${` of a text is escaped."""
     if isinstance(value, str):
-        text = value.replace("${", "$${")
-        if _PLAIN.match(text) and scalar(text) == text:
-            return text
-        written = json.dumps(text, ensure_ascii=False)
-        return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in written)  # YAML would fold a line separator
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, float):
-        return number(value)
+        return value.replace("${", "$${")
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{quoted(key)}: {quoted(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(map(quoted, value)) + "]"
-    return str(value)
-
-
-def number(value: float) -> str:
-    """Return a float as YAML, which reads the same float.
-
-    >>> number(0.1), number(1e-05), number(3.0), number(float("inf"))
-    ('0.1', '1e-05', '3.0', '.inf')
-    """
-    text = repr(float(value))
-    return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(text, text)
+        return {_literal(key): _literal(inner) for key, inner in value.items()}
+    return [_literal(inner) for inner in value] if isinstance(value, Sequence) else value
 
 
 def line(text: str, comment: str = "", indent: int = 0) -> str:
