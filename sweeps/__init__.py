@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from sweeps.core.result import SweepResult
     from sweeps.core.script_report import report
     from sweeps.space import Space, load
+    from sweeps.space.domain_functions import (
+        choice,
+        grid,
+        lograndint,
+        loguniform,
+        qlograndint,
+        qloguniform,
+        qrandint,
+        qrandn,
+        quniform,
+        randint,
+        randn,
+        uniform,
+    )
 
 __version__ = "0.1.0"
 
@@ -29,18 +43,45 @@ __all__ = [
     "SweepLocked",
     "SweepResult",
     "SweepsError",
+    "choice",
+    "grid",
     "load",
     "load_bundle",
+    "lograndint",
+    "loguniform",
     "open",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "qrandn",
+    "quniform",
+    "randint",
+    "randn",
     "report",
     "resume",
     "run",
     "trial",
+    "uniform",
 ]
 
 # `import sweeps.trial` and `from sweeps.trial import current` are public; the module itself is in `core`.
 sys.modules["sweeps.trial"] = trial
 
+# The functions that make domains, such as `sweeps.loguniform`.
+_DOMAINS = (
+    "grid",
+    "choice",
+    "uniform",
+    "quniform",
+    "loguniform",
+    "qloguniform",
+    "randint",
+    "qrandint",
+    "lograndint",
+    "qlograndint",
+    "randn",
+    "qrandn",
+)
 # Ray, MLflow and the frameworks are imported only when they are used, so `sweeps --help` never waits for them.
 _LAZY = {
     "Space": "sweeps.space",
@@ -52,6 +93,7 @@ _LAZY = {
     "report": "sweeps.core.script_report",
     "resume": "sweeps.controller.api",
     "run": "sweeps.controller.api",
+    **dict.fromkeys(_DOMAINS, "sweeps.space.domain_functions"),
 }
 
 

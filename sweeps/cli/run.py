@@ -88,6 +88,7 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path | s
 @options.trial
 @click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
 @options.share("the limit of the original run")
+@options.trust
 @options.as_json
 @options.stored_root
 def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **how: Any) -> None:

@@ -9,11 +9,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps import space as space_file
 from sweeps.controller import stored_sweeps
 from sweeps.controller.session import prepare_ray, reserve
 from sweeps.controller.status import SweepStatus
@@ -28,16 +27,15 @@ from sweeps.core.result import SweepResult, refuse_invalid_result
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import check_address, is_address, store_of
 from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_links
-from sweeps.core.trust import read, sign
 from sweeps.data.metric_checks import check_metric_functions
-from sweeps.data.passed_tables import lazy_files, named_tables, save_tables
+from sweeps.data.passed_tables import check_recipes, named_tables, save_tables
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.data.prepared_store import refuse_untrusted
 from sweeps.data.trainer_checks import check_parameters
 from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.search.plugins import check_plugins
-from sweeps.space import Space
+from sweeps.space import Space, load
 from sweeps.space.passed_tables import ROWS, overrides_of, table_overrides
 from sweeps.space.saved_space import resumed_space, save_space
 from sweeps.study import storage as storages
@@ -46,7 +44,7 @@ from sweeps.tracking.mlflow import uris
 
 
 def run(
-    file: str | os.PathLike[str],
+    space: str | os.PathLike[str] | Mapping[str, Any] | Space,
     *,
     data: Any = None,
     dir: str | os.PathLike[str] | None = None,
@@ -61,7 +59,8 @@ def run(
     """Search a space and export the best trial.
 
     Args:
-        file: The space file.
+        space: A space file; a dict with the same keys; or a `Space` that `sweeps.load` returned. A dict may have domains such as
+            `sweeps.loguniform(1e-4, 1)`, tables under `data`, and functions or classes wherever a file has `module:attr`.
         data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A table is a frame of pandas, Polars or
             Dask, an Arrow table, a Ray Dataset, or a dataset of Hugging Face. A table in memory is copied to the sweep's folder. A lazy
             table stays lazy: only its recipe is stored.
@@ -82,14 +81,15 @@ def run(
         The result of the sweep.
 
     Raises:
-        InputError: The space file or the data is wrong, a trial needs more resources than Ray has, or other sweeps on this machine use all
+        InputError: The space or the data is wrong, a trial needs more resources than Ray has, or other sweeps on this machine use all
             CPUs. The message lists all problems.
         SweepFailed: No trial has a value. The message contains the error of the first trial that failed.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
     began = round(time.time(), 3)  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
     tables = {} if data is None else named_tables(data)
-    space = _load(file, overrides, overrides_of(Path(f"{key}{ROWS}") for key in tables))
+    space = _load(space, overrides, overrides_of(Path(f"{key}{ROWS}") for key in tables))
+    tables = {**space.tables, **tables}
     address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
     root, uri = Path(DEFAULT_ROOT if address_of_all or not dir else dir), _tracking_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
@@ -103,7 +103,7 @@ def run(
     try:
         if tables:
             save_tables(tables, SweepFolder(folder).tables)
-            sweep.space = space = _load(file, overrides, table_overrides(SweepFolder(folder).tables))
+            sweep.space = space = _load(dataclasses.replace(space, tables={}), (), table_overrides(SweepFolder(folder).tables))
             check_data(space)
         store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
         stored = {"store": store} if store else {}
@@ -121,9 +121,11 @@ def run(
         raise
 
 
-def _load(file: str | os.PathLike[str], overrides: tuple[str, ...], tables: tuple[str, ...]) -> Space:
-    """Load a space file. The overrides `tables` name the tables that the script passed; they are not recorded in the space."""
-    return dataclasses.replace(space_file.load(Path(file), (*tables, *overrides)), overrides=tuple(overrides))
+def _load(space: str | os.PathLike[str] | Mapping[str, Any] | Space, overrides: tuple[str, ...], tables: tuple[str, ...]) -> Space:
+    """Load a space. The overrides `tables` name the tables that the script passed; they are not recorded in the space."""
+    if isinstance(space, Space):
+        overrides, space = (*space.overrides, *overrides), dataclasses.replace(space, overrides=())
+    return dataclasses.replace(load(space, (*tables, *overrides)), overrides=tuple(overrides))
 
 
 def _save(folder: Path, space: Space, began: float, storage: str | None, **options: str | int | None) -> None:
@@ -203,10 +205,13 @@ def resume(
         SweepFailed: No trial has a value.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
+    if file is not None and not isinstance(file, (str, os.PathLike)):
+        text = "a sweep keeps the space and the functions with which it began; to change its limits, pass overrides or add_trials"
+        raise InputError(Problem("file", f"must be the path of a space file, got {type(file).__name__}; {text}"))
     folder = stored_sweeps.fetch(sweep)
     origin = _check_folder(folder, storage, trust)
     with FolderLock(folder):
-        space, _ = resumed_space(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
+        space, _ = resumed_space(folder, Path(file) if file is not None else None, tuple(overrides), add_trials, trust)
         began, uri = origin.get("began") or time.time(), _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow)
         address = address or address_in_job() or origin.get("address")
         continued = SweepRun(space, folder.parent, folder, began, address, uri, on_progress, trust, create_trackers(space))
@@ -232,10 +237,7 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_links(folder)
     refuse_untrusted(folder, trust)
-    for recipe in lazy_files(SweepFolder(folder).tables):
-        read(recipe, trust)
-        if trust:  # so that the data actor reads it, too
-            sign(recipe)
+    check_recipes(SweepFolder(folder).tables, trust)
     return origin
 
 

@@ -21,8 +21,9 @@ from sweeps.core.result import read_result, to_json_value
 from sweeps.core.stores import store_of
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_links
 from sweeps.core.trial import format_trial_id
+from sweeps.data.passed_tables import check_recipes
 from sweeps.space import Space
-from sweeps.space.saved_space import saved_space
+from sweeps.space.saved_space import runnable_space, saved_space
 from sweeps.study import storage
 
 if TYPE_CHECKING:
@@ -166,6 +167,10 @@ class _Export:
         refuse_links(folder)
         if not refit and space.trainer.load is not None:
             refuse_untrusted(folder, trust)
+        if refit or space.trainer.load is not None:
+            space, roots = runnable_space(folder, trust)
+        if refit:
+            check_recipes(SweepFolder(folder).tables, trust)
         return cls(folder, space, roots, refit, latest, trust, wanted)
 
     @functools.cached_property

@@ -26,7 +26,7 @@ from sweeps.tracking.mlflow.deletion import SweepRuns, delete_runs, find_runs
 from sweeps.tracking.mlflow.tracker import default_uri
 
 # Parts of a sweep's folder whose sizes are shown, in this order. Everything else is shown as `other files`.
-PARTS = ("trials", "bundle", "checkpoint", "exports", "prepared", "tables", "tensorboard")
+PARTS = ("trials", "bundle", "checkpoint", "exports", "prepared", "tables", "functions", "tensorboard")
 
 
 @dataclass(frozen=True)

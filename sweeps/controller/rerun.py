@@ -24,8 +24,9 @@ from sweeps.core.result import to_json_value
 from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import GangSizePeriod, Report, Result, State
+from sweeps.data.passed_tables import check_recipes
 from sweeps.data.preflight import locate_problems
-from sweeps.space.saved_space import saved_space
+from sweeps.space.saved_space import runnable_space
 from sweeps.study.objectives import Objectives
 
 if TYPE_CHECKING:
@@ -105,7 +106,13 @@ def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
 
 
 def rerun(
-    sweep: str | os.PathLike[str], trial: str, *, address: str | None = None, cpus: int | None = None, gpus: int | None = None
+    sweep: str | os.PathLike[str],
+    trial: str,
+    *,
+    address: str | None = None,
+    cpus: int | None = None,
+    gpus: int | None = None,
+    trust: bool = False,
 ) -> Comparison:
     """Run a trial of a sweep again and compare the new reports with the recorded ones.
 
@@ -118,6 +125,7 @@ def rerun(
         address: Address of a Ray cluster. The default is the address with which the sweep started.
         cpus: Largest number of CPUs that the trial uses. The default is the number with which the sweep started.
         gpus: Largest number of GPUs that the trial uses. The default is the number with which the sweep started.
+        trust: True to run functions that a script passed, and to read lazy tables, even if this user's key has not signed them.
 
     Raises:
         InputError: There is no such sweep or trial, the data has changed, or the trial needs more resources than Ray has.
@@ -129,7 +137,8 @@ def rerun(
 
     folder = stored_sweeps.fetch(sweep)
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
-    space, roots = saved_space(folder)
+    space, roots = runnable_space(folder, trust)
+    check_recipes(SweepFolder(folder).tables, trust)
     study = record.read(folder)
     recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
     assert study is not None

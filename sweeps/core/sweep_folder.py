@@ -10,6 +10,7 @@ NAME-DATE-TIME/
 ├── ray.json              while the sweep runs: the processes of Ray, if the sweep has started Ray
 ├── stages.json           the trials that wait for workers or have become silent, while the sweep runs
 ├── commands/             commands to the process that runs the sweep, and its answers (see `controller/commands.py`)
+├── functions/            functions and classes that a Python script passed to `sweeps.run`
 ├── tables/               tables that a Python script passed to `sweeps.run`
 ├── prepared/             what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes
 ├── trials/0007/          one folder for each trial
@@ -56,7 +57,19 @@ SCRATCH = ("tune", "gangs")
 # Everything that sweeps writes into a sweep's folder, as glob patterns for names. `sweeps rm` deletes nothing else.
 OWN = (
     *(SPACE, ORIGIN, PROVENANCE, "code.diff", "code-*.diff", JOURNAL, LOCK, RAY, STAGES, RESULT, "sweep.log", "events.jsonl"),
-    *("tensorboard", "commands", "trials", "tables", "prepared", "exports", "bundle", "checkpoint", "report.md", "report.html"),
+    *(
+        "tensorboard",
+        "commands",
+        "trials",
+        "functions",
+        "tables",
+        "prepared",
+        "exports",
+        "bundle",
+        "checkpoint",
+        "report.md",
+        "report.html",
+    ),
     *("driver.json", "*.damaged-*", ".*.part", *SCRATCH),
 )
 # The end of a sweep folder's name, after the sweep's name, as a regular expression.
@@ -103,6 +116,7 @@ class SweepFolder:
         self.checkpoint = path / "checkpoint"
         self.prepared = path / "prepared"
         self.tables = path / "tables"
+        self.functions = path / "functions"
         self.exports = path / "exports"
         self.events = path / "events.jsonl"
         self.tensorboard = path / "tensorboard"
@@ -164,6 +178,7 @@ def refuse_links(folder: Path) -> None:
         sweep.commands,
         sweep.prepared,
         sweep.tables,
+        sweep.functions,
         sweep.bundle,
         sweep.checkpoint,
         sweep.exports,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import metrics, references
@@ -11,6 +10,7 @@ from sweeps.core.errors import Problem
 from sweeps.core.label_columns import SEVERAL
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import closest
+from sweeps.space.saved_space import roots_of
 from sweeps.space.trainer_schema import CUSTOM_METRIC_KEYS, expand
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def check_metric_functions(space: Space) -> list[Problem]:
     from sweeps.data.sources import importable
 
     problems = []
-    with importable(space.path.parent.absolute(), Path.cwd()):
+    with importable(*roots_of(space)):
         for key, metric in functions.items():
             try:
                 metrics.load_function(metric)

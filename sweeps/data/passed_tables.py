@@ -22,12 +22,15 @@ def named_tables(data: Any) -> dict[str, Any]:
     """Return the tables that a script passed, by the key of the section `data`.
 
     Args:
-        data: A table, which is `data.train`; or a mapping from `train`, `valid` and `test` to tables.
+        data: A table, which is `data.train`; or a mapping from `train`, `valid` and `test` to tables, such as a `DatasetDict` of Hugging
+            Face.
 
     Raises:
         InputError: A key of the mapping is unknown.
     """
     tables = dict(data) if isinstance(data, Mapping) else {"train": data}
+    if "validation" in tables and "valid" not in tables:  # as in a `DatasetDict` of Hugging Face
+        tables["valid"] = tables.pop("validation")
     if wrong := [key for key in tables if key not in KEYS]:
         raise InputError([Problem("data", f"`{key}` is not a key for a table; valid: {', '.join(KEYS)}") for key in wrong])
     return tables
@@ -60,6 +63,22 @@ def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
 def lazy_files(folder: Path) -> Iterable[Path]:
     """Return the recipes of lazy tables in a folder."""
     return sorted(folder.glob(f"*{LAZY}"))
+
+
+def check_recipes(folder: Path, trusted: bool) -> None:
+    """Check the recipes of lazy tables in a sweep's folder before its data is read.
+
+    Args:
+        folder: The folder of the tables.
+        trusted: True to accept recipes that this user's key has not signed. They are signed, so that the data actor reads them, too.
+
+    Raises:
+        UntrustedFile: A recipe is not signed with this user's key.
+    """
+    for recipe in lazy_files(folder):
+        trust.read(recipe, trusted)
+        if trusted:
+            trust.sign(recipe)
 
 
 def load_lazy(file: Path) -> Any:
@@ -100,7 +119,7 @@ def _recipe(table: Any) -> bytes | None:
     module = type(table).__module__.partition(".")[0]
     if hasattr(table, "to_arrow_refs"):
         return b"ray\n" + table.serialize_lineage() if table.has_serializable_lineage() else None
-    if module == "dask" or (module == "polars" and hasattr(table, "collect")):
+    if module == "dask" or (module == "polars" and hasattr(table, "collect")) or (module == "datasets" and not hasattr(table, "__len__")):
         import cloudpickle
 
         return b"pickle\n" + bytes(cloudpickle.dumps(table))

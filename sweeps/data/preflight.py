@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
 from sweeps.space.passed_tables import is_recipe
+from sweeps.space.problems import place_and_key
 
 if TYPE_CHECKING:
     from sweeps.data.files import SourceFiles
@@ -156,8 +157,16 @@ def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
         problems: the problems. If the place of a problem is a key, such as `data.label`, the key's position in the space file becomes
             the place. Other places are kept.
     """
-    located = {Problem(space.place(p.place), f"{p.place}: {p.text}") if _KEY.match(p.place) else p: None for p in problems}
+    located = {_located(space, p) if _KEY.match(p.place) else p: None for p in problems}
     return InputError(sorted(located, key=_position_in_file))
+
+
+def _located(space: Space, problem: Problem) -> Problem:
+    """Return a problem of a key with the key's position as the place."""
+    place, key = space.place(problem.place), problem.place
+    if space.is_passed:
+        place, key = place_and_key(place, key)
+    return Problem(place, f"{key}: {problem.text}" if key else problem.text)
 
 
 def check_root(root: Path) -> None:

@@ -27,6 +27,9 @@ from sweeps.data.tables import EXTENSION_KEY, arrays_to_tensors, canonical_table
 from sweeps.loaders.lookup import relative_to
 from sweeps.space.passed_tables import is_recipe
 
+# Rows of one batch of an `IterableDataset` of Hugging Face.
+BATCH_ROWS = 10_000
+
 
 def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
     """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
@@ -180,7 +183,7 @@ def to_arrow(result: Any) -> pa.Table | None:
     """Convert the result of a loader to a table; None if this is no data frame, table or dataset that this function knows.
 
     These are pandas and Polars frames, Arrow tables, Dask's data frames, datasets of Hugging Face, and other objects that export Arrow
-    data. An object of Dask is computed.
+    data. An object of Dask is computed, and an `IterableDataset` of Hugging Face is read to its end.
     """
     import pandas as pd
 
@@ -193,7 +196,8 @@ def to_arrow(result: Any) -> pa.Table | None:
 
         return result.to_arrow(compat_level=polars.CompatLevel.oldest())  # Arrow cannot cast categories of the newer type of text
     if hasattr(result, "with_format") and hasattr(result, "features"):  # a dataset of Hugging Face
-        result = result.with_format("arrow")[:]
+        arrow = result.with_format("arrow")
+        result = arrow[:] if hasattr(arrow, "__getitem__") else pa.concat_tables(arrow.iter(batch_size=BATCH_ROWS))
     if isinstance(result, pa.Table):
         return result
     if isinstance(result, pd.DataFrame):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import references
 from sweeps.core.errors import Problem
 from sweeps.space import Dimension
+from sweeps.space.saved_space import roots_of
 from sweeps.space.templates import Template, children
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check_parameters(space: Space) -> list[Problem]:
     from sweeps.data.sources import importable
 
     names = list(dict.fromkeys(parameter_names(space.sections.get("params", {}))))
-    with importable(space.path.parent.absolute(), Path.cwd()):
+    with importable(*roots_of(space)):
         try:
             check: Check = references.resolve(f"{references.parse(space.trainer.loop)[0]}:{function}")
             wrong = check(space.trainer.options, names)

@@ -9,7 +9,10 @@ templates, enumeration                  values that contain dimensions; cells, s
 dimension_parser, chains, space_sections, data_section, trainer_section, trainer_definition, tracker_section, search_sections,
 initial_points                          one parser for each section
 foreign_syntax, synonyms                words and syntax of other tools, for suggestions
-model, load, saved_space                the Space; loading it from a file or from a sweep's folder
+source, model, load, saved_space        the Space; loading it from a file, a dict or a sweep's folder
+domain_functions, passed_space, passed_functions, passed_tables
+                                        spaces, functions and tables that Python scripts pass
+yaml_writer                             values as YAML
 json_schema, trainer_schema, schema_forms, editor_hints
                                         the JSON Schema, for editors
 """

@@ -21,11 +21,13 @@ from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.ingest import stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
-from sweeps.space.nodes import Mark, Node, places
+from sweeps.space.nodes import places
+from sweeps.space.passed_tables import ROWS, overrides_of
 from sweeps.space.problems import Problems, SpaceFile, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
-from sweeps.space.search_sections import SEARCH_SECTIONS, SearchSections, option_names, perturbs, scheduler_keys
+from sweeps.space.search_sections import SearchSections, option_names, perturbs, scheduler_keys
 from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, RuntimeEnv, SchedulerSpec, Search
+from sweeps.space.source import TOP, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import our_name, suggest
@@ -34,9 +36,6 @@ from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import NAME, definition_of
 from sweeps.space.trainer_section import PACKAGE, TrainerSection, trainer_names
 from sweeps.space.variables import Variables, replace_variables
-from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
-
-TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
 
 # The largest number of data variants. Each variant is checked before the sweep starts.
 MAX_VARIANTS = 1_000
@@ -45,39 +44,35 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 
 def load(
-    path: str | Path,
+    space: str | os.PathLike[str] | Mapping[str, Any] | Space,
     overrides: Iterable[str] = (),
     base: str | Path | None = None,
     algorithm: str | None = None,
     variables: Mapping[str, str] | None = None,
+    functions: Path | None = None,
 ) -> Space:
-    """Read and validate a space file.
+    """Read and validate a search space.
 
     Args:
-        path: The file. Messages about problems show this path.
-        overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before the file is checked.
-        base: Folder for relative paths, in which the user's modules are also searched. The default is the file's folder.
+        space: A space file, or a dict with the same keys, whose domains may be made by functions such as `sweeps.loguniform`. Or a `Space`,
+            to change it with `overrides`. Messages about problems show the path of the file, or the key path in the dict.
+        overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before the space is checked.
+        base: Folder for relative paths, in which the user's modules are also searched. The default is the file's folder; for a dict, the
+            folder of the script that runs, or the working directory of a notebook.
         algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that later
             versions of sweeps added are then not checked. None for a new sweep.
         variables: For a sweep that has already started: the environment variables that the file used. They replace the current ones.
+        functions: For a sweep that has already started: the folder with the functions that a script passed.
 
     Raises:
-        InputError: The file or an override is invalid. The error has all problems that were found, in the order of the file.
+        InputError: The space or an override is invalid. The error has all problems that were found, in the order of the file.
     """
-    overrides = tuple(overrides)
-    source = str(path)
     problems = Problems()
-    text, root = "", None
-    try:
-        text = read_text(Path(path), source)
-        root = parse(text, source)
-        if not root.is_map:
-            problems.add(root.mark, "", f"a space file must be a mapping with keys {', '.join(TOP)}, got {root.show()}")
-            root = None
-    except InputError as e:
-        problems.extend(e.problems)
-    for override in overrides:
-        root = _override(root, override, problems)
+    source = source_of(space, problems)
+    overrides = (*source.overrides, *overrides)
+    root = source.root
+    for override in (*overrides_of(Path(f"{key}{ROWS}") for key in source.tables), *overrides):
+        root = override_tree(root, override, problems)
     if root is None or len(problems):
         raise InputError(problems.sorted())
     found = Variables({**os.environ, **(variables or {})}, optional=algorithm is not None)
@@ -85,64 +80,18 @@ def load(
         root = replace_variables(root, found, problems)
     if len(problems):
         raise InputError(problems.sorted())
-    folder = Path(base).absolute() if base is not None else Path(path).absolute().parent
-    space = _Loader(SpaceFile(root, source, problems), folder, algorithm).space(Path(path).absolute(), text, overrides)
-    return replace(space, variables=found.values, secrets=tuple(found.secrets), missing_secrets=tuple(found.missing))
-
-
-def _override(root: Node | None, override: str, problems: Problems) -> Node | None:
-    """Apply one `--set` override to the tree of nodes, and return the new tree.
-
-    If `root` is None, because the file has no valid tree, check only the form of the override, and return None.
-    """
-    shown = " ".join(override.split())
-    mark = Mark("--set " + (shown if len(shown) <= 60 else shown[:59] + "…"))
-    key, equals, text = override.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
-        problems.add(mark, "", "must be key.path=value, such as limits.max_trials=8")
-        return root
-    if len(parts) > MAX_DEPTH:
-        problems.add(mark, "", f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed")
-        return root
-    try:
-        value = parse(text, mark.source, override=True)
-    except InputError as e:
-        problems.extend(e.problems)
-        return root
-    try:
-        return _put(root, parts, 0, value, mark) if root else None
-    except LookupError as e:
-        problems.add(mark, "", str(e.args[0]))
-        return root
-
-
-def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> Node:
-    """Return a copy of the tree in which `value` is at the path `parts`.
-
-    The nodes on the path are copied, because a YAML alias puts the same node at several places.
-
-    Raises:
-        LookupError: The path leads through a value that has no such key or index. The message says which.
-    """
-    if depth == len(parts):
-        return value
-    part, here = parts[depth], ".".join(parts[:depth])
-    if node.is_list:
-        if not part.isdigit() or int(part) >= len(node.value):
-            raise LookupError(f"{here} is a list of {len(node.value)} values, so `{part}` must be an index from 0 to {len(node.value) - 1}")
-        items = list(node.value)
-        items[int(part)] = _put(items[int(part)], parts, depth + 1, value, mark)
-        return replace(node, value=items)
-    if node.value is not None and not node.is_map:
-        raise LookupError(f"{here} is {node.show()}, which has no key `{part}`; set all of {here} instead")
-    inside = dict(node.value or {})
-    marks = dict(node.keys)
-    key = next((k for k in inside if str(k) == part), part)
-    if key not in inside or depth + 1 == len(parts):
-        marks[key] = mark  # a problem with an unknown or missing key then names the override
-    inside[key] = _put(inside.get(key, Node(None, mark)), parts, depth + 1, value, mark)
-    return replace(node, value=inside, keys=marks)
+    folder = Path(base).absolute() if base is not None else source.base
+    functions = functions or source.functions
+    loaded = _Loader(SpaceFile(root, problems), folder, algorithm, functions).space(source.path, source.text, overrides)
+    return replace(
+        loaded,
+        notes=tuple(dict.fromkeys((*loaded.notes, *source.notes))),
+        variables=found.values,
+        secrets=tuple(found.secrets),
+        missing_secrets=tuple(found.missing),
+        functions=functions,
+        tables=source.tables,
+    )
 
 
 class _Loader:
@@ -152,12 +101,13 @@ class _Loader:
         file: The parsed file, with the overrides.
         folder: Folder to which relative paths refer.
         algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. None for a new sweep.
+        functions: Folder of a module with functions that a script passed; None if there is none.
     """
 
-    def __init__(self, file: SpaceFile, folder: Path, algorithm: str | None):
+    def __init__(self, file: SpaceFile, folder: Path, algorithm: str | None, functions: Path | None):
         self.file, self.problems, self.folder, self.algorithm = file, file.problems, folder, algorithm
         self.started = algorithm is not None
-        self.roots = (folder, Path.cwd())
+        self.roots = (folder, Path.cwd(), *filter(None, (functions,)))
         self.trainers = TrainerSection(self.roots, self.problems, self.started)
         self.trainer = self.trainers.read(file.node("trainer"), file.at("trainer"))
         self.parser = SpaceParser(self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name)
@@ -204,7 +154,7 @@ class _Loader:
             dimensions=self.parser.dimensions,
             cells=cells,
             shapes=enumeration.all_shapes(sections, self.trainer.backend),
-            places=places(self.file.root, self.file.source),
+            places=places(self.file.root),
             algorithm_reason=reason,
             trackers=trackers,
             runtime_env=runtime_env,

@@ -16,6 +16,7 @@ from sweeps.space.command_checks import command_options
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import any_key, combinations
+from sweeps.space.passed_space import PLACE
 from sweeps.space.section_models import (
     Checkpoints,
     Constraint,
@@ -38,11 +39,11 @@ from sweeps.space.trainer_definition import TrainerDefinition
 
 @dataclass(frozen=True)
 class Space:
-    """A validated space file.
+    """A validated search space, which `sweeps.load` returns.
 
     Attributes:
         name: Name of the sweep, of letters, digits, `.`, `_` and `-`.
-        path: Absolute path of the file.
+        path: Absolute path of the file. For a dict of a Python script, the path of the script.
         text: Text of the file, without the overrides.
         overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
         trainer: The built-in trainer or the user's training loop, and its backend.
@@ -71,6 +72,8 @@ class Space:
         variables: Value of each environment variable that the file uses, without secrets. The values are already in the other attributes.
         secrets: Names of the environment variables that the file uses and whose values are secrets.
         missing_secrets: Those of `secrets` that are not set. Trials cannot run without them.
+        functions: Folder of the module with the functions that a Python script passed and that no other module has; None if there are none.
+        tables: Tables that a Python script passed in the dict, by their key of the section `data`.
     """
 
     name: str
@@ -99,6 +102,23 @@ class Space:
     variables: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
     missing_secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    functions: Path | None = field(default=None, compare=False, repr=False)
+    tables: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def is_passed(self) -> bool:
+        """True if a Python script passed the space as a dict."""
+        return self.places.get("") == PLACE
+
+    def to_yaml(self) -> str:
+        """Return the space as the text of a space file, with the overrides applied, and without comments.
+
+        Tables that a script passed are left out.
+        """
+        from sweeps.space.source import tree_of
+        from sweeps.space.yaml_writer import block
+
+        return block(tree_of(self).plain())
 
     @property
     def has_mlflow(self) -> bool:

@@ -24,19 +24,23 @@ _WORDS: dict[str, bool | float | None] = {
 
 
 class Mark(NamedTuple):
-    """A place in a space file; for a `--set` override, only the text of the override.
+    """A place in a space file; for a `--set` override, only the text of the override; for a dict of a Python script, a key path.
 
     Attributes:
         source: The file as the user named it, or the override as `--set key=value`.
         line: Line, where the first line has number 1; 0 for an override.
         column: Column, where the first column has number 1; 0 for an override.
+        key_path: In a dict of a Python script, the key path, such as `space.params.eta`. Messages show it in place of line and column.
     """
 
     source: str
     line: int = 0
     column: int = 0
+    key_path: str = ""
 
     def __str__(self) -> str:
+        if self.key_path:
+            return self.key_path
         return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
 
 
@@ -130,14 +134,14 @@ def scalar_hint(text: Any, boolean: bool = False) -> str:
     return "; write it without quotes" if _INT.match(text) or _FLOAT.match(text) else ""
 
 
-def places(root: Node, source: str) -> dict[str, str]:
+def places(root: Node) -> dict[str, str]:
     """Return the place of every value of a file as `file:line:column`, by the value's dotted path, such as `search.initial_points.0`.
 
     Paths leave out `space.`, as the names of dimensions do: the path of `space.params.lr` is `params.lr`. Only the sections themselves,
     such as `params`, are also listed with the prefix, as `space.params`. A mapping under a key has the place of the key. Any other value
     has the place where the value begins. The path "" stands for the beginning of the file.
     """
-    by_path = {"": str(Mark(source, 1, 1))}
+    by_path = {"": str(root.mark._replace(line=1, column=1))}
 
     def walk(node: Node, path: str) -> None:
         children = node.value.items() if node.is_map else enumerate(node.value) if node.is_list else ()

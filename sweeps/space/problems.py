@@ -34,9 +34,10 @@ class Problems:
             key: Dotted key of the value with the problem. "" for a problem of the whole file or of an override.
             text: The message: the value, the rule, and the next thing to try.
         """
+        place, key = place_and_key(mark.key_path, key) if mark.key_path else (str(mark), key)
         line = " ".join(f"{key}: {text}".split()) if key else " ".join(text.split())
         # overrides have no line; their problems are sorted after the problems of the file
-        self._found[(mark.line or 10**9, mark.column, str(mark), line)] = Problem(str(mark), line)
+        self._found[(mark.line or 10**9, mark.column, place, line)] = Problem(place, line)
 
     def extend(self, problems: tuple[Problem, ...]) -> None:
         """Add problems that already have a place, such as the problems of a file that is not YAML."""
@@ -51,23 +52,36 @@ class Problems:
         return [self._found[key] for key in sorted(self._found)]
 
 
+def place_and_key(key_path: str, key: str) -> tuple[str, str]:
+    """Return the place of a problem in a dict of a Python script, and the key that its message must still name; "" if the place names it.
+
+    Args:
+        key_path: Key path of the value with the problem. If this value is missing, the key path of the section.
+        key: Key of the value, for messages about a space file.
+
+    >>> place_and_key("space.params.eta.uniform", "params.eta"), place_and_key("objective", "objective.metric")
+    (('space.params.eta.uniform', ''), ('objective.metric', ''))
+    """
+    if key_path.removeprefix("space.").startswith(key) or key_path.startswith(key):
+        return key_path, ""
+    return (key, "") if key.startswith(key_path.removeprefix("space.")) or key_path == "space" else (key_path, key)
+
+
 @dataclasses.dataclass(frozen=True)
 class SpaceFile:
     """A parsed space file and the problems that were found in it.
 
     Attributes:
         root: Root of the tree of nodes.
-        source: The file as the user named it.
         problems: Collects the problems.
     """
 
     root: Node
-    source: str
     problems: Problems
 
     def at(self, section: str) -> Mark:
         """Return the place of a section's key, or the beginning of the file if the section is absent."""
-        return self.root.keys.get(section, Mark(self.source, 1, 1))
+        return self.root.keys.get(section, self.root.mark._replace(line=1, column=1))
 
     def node(self, section: str) -> Node:
         """Return the node of a section. For an absent section, return a node with the value None."""

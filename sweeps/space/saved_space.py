@@ -20,12 +20,13 @@ from sweeps.core.result import read_result
 from sweeps.core.sweep_folder import MANIFEST, SweepFolder
 from sweeps.space.load import load
 from sweeps.space.model import Space
+from sweeps.space.passed_functions import checked_copy, save_module
 from sweeps.space.passed_tables import table_overrides
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:
-    """Return the folders to search for the user's modules: the space file's folder, then the working directory."""
-    return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd())))
+    """Return the folders to search for the user's modules: the space file's folder, the working directory, and that of passed functions."""
+    return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd(), *filter(None, (space.functions,)))))
 
 
 def save_space(folder: Path, space: Space, began: float, **more: str | int | None) -> None:
@@ -38,6 +39,8 @@ def save_space(folder: Path, space: Space, began: float, **more: str | int | Non
         more: Further keys for `origin.json` that a resume needs, with their values. No value may contain a password.
     """
     write_text(SweepFolder(folder).space, space.text)
+    if space.functions is not None:
+        save_module(space.functions, SweepFolder(folder).functions)
     origin: dict[str, Any] = {"name": space.name, "base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
     origin["algorithm"] = space.search.algorithm  # a resume must not choose again for `auto`
     origin["variables"] = dict(space.variables)  # a resume must have the same space, even if the environment has changed
@@ -76,6 +79,27 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
     return _loaded(folder, overrides, base), (base, cwd)
 
 
+def runnable_space(folder: Path, trust: bool = False) -> tuple[Space, tuple[Path, ...]]:
+    """Load the space file that is saved in a sweep's folder, as `saved_space` does, with the functions that a script passed.
+
+    Call this function before the user's code runs. The functions are checked, and copied to a folder from which they can be imported.
+
+    Args:
+        folder: The sweep's folder.
+        trust: True to accept functions that this user's key has not signed.
+
+    Raises:
+        InputError: See `saved_space`; or Python has another version than the Python that stored the functions.
+        UntrustedFile: The functions are not signed with this user's key.
+    """
+    space, roots = saved_space(folder)
+    if space.functions is None:
+        return space, roots
+    functions = checked_copy(space.functions, trust)
+    sys.path.insert(0, str(functions))
+    return replace(space, functions=functions), (*roots, functions)
+
+
 def recorded_space(folder: Path) -> Space:
     """Load the space file that is saved in a sweep's folder. This function runs no user code, and does not change `sys.path`.
 
@@ -92,12 +116,16 @@ def recorded_space(folder: Path) -> Space:
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     """Load the space file that is saved in a sweep's folder, and apply `overrides`. Relative paths in the file refer to the folder `base`.
 
+    The functions that a script passed stay in the sweep's folder. They are only looked at.
+
     The space gets its name from `origin.json`. Without the key `name`, a space is named after its file, and the saved copy has another file
     name than the original.
     """
     origin, tables = read_origin(folder), table_overrides(SweepFolder(folder).tables)
     algorithm = str(origin.get("algorithm", "tpe"))  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
-    space = load(SweepFolder(folder).space, (*tables, *overrides), base=base, algorithm=algorithm, variables=origin.get("variables"))
+    functions = SweepFolder(folder).functions if SweepFolder(folder).functions.is_dir() else None
+    variables = origin.get("variables")
+    space = load(SweepFolder(folder).space, (*tables, *overrides), base, algorithm, variables, functions)
     return replace(space, name=origin.get("name", space.name), overrides=overrides)
 
 
@@ -136,7 +164,9 @@ def bundle_of(folder: Path) -> Path:
     raise InputError(Problem(str(folder), why))
 
 
-def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int) -> tuple[Space, tuple[Path, ...]]:
+def resumed_space(
+    folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int, trust: bool = False
+) -> tuple[Space, tuple[Path, ...]]:
     """Return the space of a resumed sweep, with its new limits.
 
     Args:
@@ -144,6 +174,7 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
         file: The current space file, which may differ from the saved file only in its limits. None to use the saved file.
         overrides: Overrides of `limits`, such as `limits.timeout=2h`.
         add_trials: Number to add to `limits.max_trials`.
+        trust: See `runnable_space`.
 
     Returns:
         The space, and the folders of the user's modules.
@@ -151,7 +182,7 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
     Raises:
         InputError: An override or the file changes something other than a limit, or the number of trials of a population changes.
     """
-    space, roots = saved_space(folder)
+    space, roots = runnable_space(folder, trust)
     if wrong := [o for o in overrides if o.partition("=")[0].strip().split(".")[0] != "limits"]:
         rule = "only `limits` can change on resume, such as --set limits.timeout=2h"
         raise InputError([Problem(f"--set {o}", rule) for o in wrong])
@@ -159,7 +190,7 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
     if file is not None:
         same_overrides = tuple(o for o in space.overrides if not o.startswith("limits"))
         applied = (*table_overrides(SweepFolder(folder).tables), *same_overrides)
-        current = load(file, applied, space.data.base, space.search.algorithm, space.variables)
+        current = load(file, applied, space.data.base, space.search.algorithm, space.variables, space.functions)
         # if neither file has the key `name`, the names come from the file names, so different names are allowed
         renamed = current.name != space.name and ("name" in current.places or "name" in space.places)
         if renamed or not _differ_only_in_limits(space, current):
@@ -185,7 +216,7 @@ def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], a
     changed = _loaded(folder, (*space.overrides, *more, *overrides), space.data.base)
     if changed.scheduler != space.scheduler:
         raise InputError(Problem("limits.max_trials", f"{fixed}, got {changed.limits.max_trials}"))
-    return changed, roots
+    return replace(changed, functions=space.functions), roots
 
 
 def _differ_only_in_limits(space: Space, other: Space) -> bool:

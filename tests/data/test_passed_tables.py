@@ -65,6 +65,20 @@ def test_a_lazy_table_is_stored_as_its_recipe(tmp_path):
         read_source(str(valid), tmp_path, "data.valid")
 
 
+def test_datasets_of_hugging_face_are_copied_and_streams_stay_lazy(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    FRAME.to_parquet(tmp_path / "rows.parquet")
+    whole = datasets.Dataset.from_pandas(FRAME, preserve_index=False)
+    stream = datasets.load_dataset("parquet", data_files=str(tmp_path / "rows.parquet"), split="train", streaming=True)
+    split = datasets.DatasetDict({"train": whole, "validation": whole})
+    assert set(named_tables(split)) == {"train", "valid"}
+    save_tables({"train": whole, "valid": stream}, tmp_path / "tables")
+    assert pq.read_table(tmp_path / "tables" / "train.parquet").column("x").to_pylist() == [1.5, 2.5, 3.5]
+    (lazy,) = lazy_files(tmp_path / "tables")
+    assert lazy.name == "valid.lazy" and isinstance(load_lazy(lazy), datasets.IterableDataset)
+    assert read_source(str(lazy), tmp_path, "data.valid").column("y").to_pylist() == [0, 1, 0]
+
+
 def test_other_objects_are_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match=r"data.train: is list, but must be a frame of pandas, Polars or Dask, an Arrow table"):
         save_tables(named_tables([1, 2]), tmp_path / "a")

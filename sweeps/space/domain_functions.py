@@ -1,0 +1,91 @@
+"""The domains of the space file as functions, for search spaces in Python.
+
+Each function returns the mapping that stands for the domain in a space file: `loguniform(1e-4, 1)` is `{"loguniform": [0.0001, 1]}`. Names
+and meanings are those of Ray Tune. The arguments are checked when the search space is loaded, together with the rest of the space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+When = Mapping[str, Any] | None
+
+
+def grid(options: Iterable[Any], *, when: When = None) -> dict[str, Any]:
+    """Return a domain in which every option gets the same number of trials.
+
+    Args:
+        options: The options. An option may contain further domains.
+        when: Condition: a mapping from the name of another dimension, such as `params.booster`, to a value or a list of values.
+    """
+    return _domain("grid", list(options), when)
+
+
+def choice(options: Iterable[Any], *, when: When = None) -> dict[str, Any]:
+    """Return a domain of options from which the sampler chooses. For the arguments, see `grid`."""
+    return _domain("choice", list(options), when)
+
+
+def uniform(lower: float, upper: float, *, when: When = None) -> dict[str, Any]:
+    """Return the domain of the numbers from `lower` to `upper`. For `when`, see `grid`."""
+    return _domain("uniform", [lower, upper], when)
+
+
+def quniform(lower: float, upper: float, q: float, *, when: When = None) -> dict[str, Any]:
+    """Return the domain of the multiples of `q` from `lower` to `upper`. For `when`, see `grid`."""
+    return _domain("quniform", [lower, upper, q], when)
+
+
+def loguniform(lower: float, upper: float, *, when: When = None) -> dict[str, Any]:
+    """Return the domain of the numbers from `lower` to `upper`, sampled on a logarithmic scale. For `when`, see `grid`."""
+    return _domain("loguniform", [lower, upper], when)
+
+
+def qloguniform(lower: float, upper: float, q: float, *, when: When = None) -> dict[str, Any]:
+    """Return the domain of the multiples of `q` from `lower` to `upper`, sampled on a logarithmic scale. For `when`, see `grid`."""
+    return _domain("qloguniform", [lower, upper, q], when)
+
+
+def randint(lower: int, upper: int, *, when: When = None) -> dict[str, Any]:
+    """Return the domain of the integers from `lower` to `upper - 1`. For `when`, see `grid`."""
+    return _domain("randint", [lower, upper], when)
+
+
+def qrandint(lower: int, upper: int, q: int | None = None, *, when: When = None) -> dict[str, Any]:
+    """Return the domain of the multiples of `q` from `lower` to `upper`. For `when`, see `grid`.
+
+    Without `q`, or with q = 1, these are the integers from `lower` to `upper - 1`.
+    """
+    return _domain("qrandint", _given(lower, upper, q), when)
+
+
+def lograndint(lower: int, upper: int, *, when: When = None) -> dict[str, Any]:
+    """Return the domain of the integers from `lower` to `upper - 1`, sampled on a logarithmic scale. For `when`, see `grid`."""
+    return _domain("lograndint", [lower, upper], when)
+
+
+def qlograndint(lower: int, upper: int, q: int, *, when: When = None) -> dict[str, Any]:
+    """Return the domain of the multiples of `q` from `lower` to `upper`, sampled on a logarithmic scale.
+
+    With q = 1, `upper` is excluded. For `when`, see `grid`.
+    """
+    return _domain("qlograndint", [lower, upper, q], when)
+
+
+def randn(mean: float | None = None, sd: float | None = None, *, when: When = None) -> dict[str, Any]:
+    """Return a normal distribution with a mean, by default 0, and a standard deviation, by default 1. For `when`, see `grid`."""
+    return _domain("randn", _given(0.0 if mean is None and sd is not None else mean, sd), when)
+
+
+def qrandn(mean: float, sd: float, q: float, *, when: When = None) -> dict[str, Any]:
+    """Return a normal distribution whose values are rounded to multiples of `q`. For `when`, see `grid`."""
+    return _domain("qrandn", [mean, sd, q], when)
+
+
+def _given(*arguments: float | None) -> list[Any]:
+    return [argument for argument in arguments if argument is not None]
+
+
+def _domain(kind: str, arguments: list[Any], when: When) -> dict[str, Any]:
+    return {kind: arguments} if when is None else {kind: arguments, "when": dict(when)}

@@ -1,0 +1,208 @@
+"""Turn a search space that a Python script passes, as a dict, into the text of a space file.
+
+From the text on, such a space is treated like a file: one parser, one validation, one record in the sweep's folder. Only the places in
+messages differ: they are key paths, such as `space.params.eta`.
+
+The dict may have three kinds of values that a file cannot have: functions and classes where a file has `module:attr`, tables for
+`data.train`, `data.valid` and `data.test`, and values of NumPy.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.library_code import is_library_file
+from sweeps.space import passed_functions
+from sweeps.space.nodes import Node
+from sweeps.space.passed_tables import KEYS
+from sweeps.space.yaml12 import MAX_DEPTH, parse
+from sweeps.space.yaml_writer import block
+
+# Place of a problem that concerns the whole dict.
+PLACE = "space"
+# Name of a sweep whose space has no name, if there is no script whose name it can take.
+NAME = "sweep"
+SCALARS = (str, bool, int, float)
+
+
+@dataclass(frozen=True)
+class PassedSpace:
+    """A search space that a Python script passed.
+
+    Attributes:
+        path: Path of the script, which takes the place of the space file: relative paths refer to its folder, and the sweep has its name.
+            In a notebook, a file in the working directory that does not exist.
+        text: The space as the text of a space file.
+        root: The parsed text. The places of its nodes are key paths.
+        tables: The tables that the dict contains, by their key of the section `data`.
+        functions: Folder of the generated module with the functions that no module has; None if there are none.
+        notes: Messages for the user.
+    """
+
+    path: Path
+    text: str
+    root: Node
+    tables: Mapping[str, Any]
+    functions: Path | None
+    notes: tuple[str, ...]
+
+
+def read_passed(space: Mapping[str, Any]) -> PassedSpace:
+    """Turn a dict into a space.
+
+    Args:
+        space: The dict, with the keys of a space file.
+
+    Raises:
+        InputError: A value has no form in YAML, or a function cannot be stored. The error has all these problems.
+    """
+    path = script_path()
+    converter = _Converter((path.parent, Path.cwd()))
+    plain = converter.convert(space)
+    text = block(plain)
+    return PassedSpace(path, text, parse_passed(text), converter.tables, converter.folder, converter.notes)
+
+
+def parse_passed(text: str) -> Node:
+    """Parse the text of a passed space. The places of the nodes are key paths."""
+    return _with_key_paths(parse(text, PLACE), "")
+
+
+def script_path() -> Path:
+    """Return the path of the script that runs, or the path `sweep` in the working directory if there is no script of the user's.
+
+    A notebook has no script, and neither has an installed program such as pytest.
+    """
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    file = Path(main).resolve() if main else None
+    if file is None or not file.is_file() or is_library_file(file) or file.is_relative_to(Path(sys.prefix).resolve()):
+        return Path.cwd() / NAME
+    return file
+
+
+def _with_key_paths(node: Node, path: str) -> Node:
+    """Return a copy of a tree in which the places are key paths."""
+
+    def below(key: Any) -> str:
+        return f"{path}.{key}" if path else str(key)
+
+    mark = node.mark._replace(key_path=path or PLACE)
+    if node.is_map:
+        keys = {key: at._replace(key_path=below(key)) for key, at in node.keys.items()}
+        return replace(node, value={key: _with_key_paths(child, below(key)) for key, child in node.value.items()}, mark=mark, keys=keys)
+    if node.is_list:
+        return replace(node, value=[_with_key_paths(child, below(i)) for i, child in enumerate(node.value)], mark=mark)
+    return replace(node, mark=mark)
+
+
+class _Converter:
+    """Converts one dict to the values that YAML has. `roots` are the folders from which the user's modules are imported.
+
+    Attributes:
+        tables: The tables that the dict contains.
+        folder: Folder of the generated module; None if there is none.
+        notes: Messages for the user.
+    """
+
+    def __init__(self, roots: tuple[Path, ...]):
+        self.roots = roots
+        self.tables: dict[str, Any] = {}
+        self.folder: Path | None = None
+        self.notes: tuple[str, ...] = ()
+        self._problems: list[Problem] = []
+        self._stored: dict[str, Any] = {}  # functions for the generated module, by name
+        self._first = ""  # key path of the first of them
+        self._module = ""
+
+    def convert(self, space: Mapping[str, Any]) -> dict[Any, Any]:
+        """Return the space with plain values only."""
+        space = dict(space)
+        if passed_functions.is_function(trainer := space.get("trainer")):
+            space["trainer"] = {"estimator" if hasattr(trainer, "fit") else "loop": trainer}
+        data = space.get("data")
+        if isinstance(data, Mapping):
+            self.tables = {key: data[key] for key in KEYS if key in data and not _is_source(data[key])}
+            space["data"] = {key: value for key, value in data.items() if key not in self.tables}
+        self._collect(space, "", 0)
+        if self._problems:
+            raise InputError(self._problems)
+        if self._stored:
+            self.folder = passed_functions.new_folder()
+            self._module = passed_functions.write_module(self._stored, self._first, self.folder)
+            names = ", ".join(f"`{name}`" for name in self._stored)
+            text = f"{names} {'is' if len(self._stored) == 1 else 'are'} stored in the sweep's folder"
+            self.notes = (f"{self._first}: {text}; `sweeps resume` and `rerun` use this copy, even if you change your code later",)
+        plain: dict[Any, Any] = self._plain(space)
+        return plain
+
+    def _collect(self, value: Any, path: str, depth: int) -> None:
+        """Find the functions to store in a part of the dict, and the values that YAML does not have."""
+        if depth > MAX_DEPTH:
+            self._problems.append(Problem(path, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"))
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                below = f"{path}.{getattr(key, '__name__', key)}" if path else str(key)
+                if not isinstance(key, (*SCALARS, type(None))):
+                    self._collect(key, below, depth)
+                self._collect(inner, below, depth + 1)
+        elif isinstance(value, (list, tuple, range)):
+            for i, inner in enumerate(value):
+                self._collect(inner, f"{path}.{i}", depth + 1)
+        elif passed_functions.is_function(value):
+            if passed_functions.importable_name(value, self.roots) is None and value not in self._stored.values():
+                self._first = self._first or path
+                self._stored[passed_functions.free_name(value, self._stored)] = value
+        elif (numpy := _from_numpy(value)) is not value:
+            self._collect(numpy, path, depth)
+        elif value is not None and not isinstance(value, (*SCALARS, PurePath)):
+            self._problems.append(Problem(path or PLACE, _wrong(value)))
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {self._plain(key): self._plain(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple, range)):
+            return [self._plain(inner) for inner in value]
+        if passed_functions.is_function(value):
+            stored = next((name for name, each in self._stored.items() if each == value), None)
+            return f"{self._module}:{stored}" if stored else passed_functions.importable_name(value, self.roots)
+        if isinstance(value, PurePath):
+            return str(value)
+        if (numpy := _from_numpy(value)) is not value:
+            return self._plain(numpy)
+        if isinstance(value, str):
+            return str.__str__(value)  # an enum of texts has another `str`
+        return next((kind(value) for kind in (bool, int, float) if isinstance(value, kind)), None)
+
+
+def _is_source(value: Any) -> bool:
+    """Return whether a value of the section `data` is a source that a space file can have, and not a table."""
+    value = _from_numpy(value)
+    return value is None or isinstance(value, (*SCALARS, PurePath, Mapping, list, tuple)) or passed_functions.is_function(value)
+
+
+def _from_numpy(value: Any) -> Any:
+    """Return the Python value of a scalar or an array of NumPy. Return any other value as it is."""
+    if type(value).__module__ != "numpy" or not hasattr(value, "tolist"):
+        return value
+    return value.tolist()
+
+
+def _wrong(value: Any) -> str:
+    """Return the message about a value that YAML does not have."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    if kind.startswith(("ray.tune.", "optuna.distributions.")):
+        return f"is a domain of another tool ({kind}); write a domain of sweeps, such as sweeps.loguniform(1e-4, 1)"
+    rule = "must be a number, a text, a list, a dict, a domain such as sweeps.loguniform(1e-4, 1), a function or a class"
+    fix = (
+        "; write it as a list"
+        if isinstance(value, (set, frozenset))
+        else "; write the class itself, without `()`"
+        if hasattr(value, "fit")
+        else ""
+    )
+    return f"is an object of {kind}, but {rule}{fix}"

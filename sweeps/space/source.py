@@ -1,0 +1,133 @@
+"""Read the text of a search space, which is a file, a dict or a `Space`, and apply overrides to its tree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.space.model import Space
+from sweeps.space.nodes import Mark, Node
+from sweeps.space.passed_space import PLACE, parse_passed, read_passed
+from sweeps.space.problems import Problems
+from sweeps.space.search_sections import SEARCH_SECTIONS
+from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
+
+TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
+
+
+@dataclass(frozen=True)
+class SpaceSource:
+    """Text from which a space is loaded.
+
+    Attributes:
+        path: Absolute path of the space file, or of the script that takes its place.
+        text: The text.
+        root: The parsed text; None after a problem.
+        base: Folder for relative paths.
+        overrides: Overrides that belong to the text.
+        functions: Folder of a module with functions that a script passed; None if there is none.
+        tables: Tables that a script passed, by their key of the section `data`.
+        notes: Messages for the user.
+    """
+
+    path: Path
+    text: str
+    root: Node | None
+    base: Path
+    overrides: tuple[str, ...] = ()
+    functions: Path | None = None
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def source_of(space: Any, problems: Problems) -> SpaceSource:
+    """Return the text of a space that was given to `load`, and its tree. The tree is None after a problem of a file."""
+    if isinstance(space, Mapping):
+        passed = read_passed(space)
+        more = {"functions": passed.functions, "tables": passed.tables, "notes": passed.notes}
+        return SpaceSource(passed.path, passed.text, passed.root, passed.path.parent, **more)
+    if isinstance(space, Space):
+        root = parse_passed(space.text) if space.is_passed else parse(space.text, space.places[""].removesuffix(":1:1"))
+        kept = {"overrides": space.overrides, "functions": space.functions, "tables": space.tables, "notes": space.notes}
+        return SpaceSource(space.path, space.text, root, space.data.base, **kept)
+    if not isinstance(space, (str, os.PathLike)):
+        raise InputError(Problem(PLACE, f"must be the path of a space file, a dict or a sweeps.Space, got {type(space).__name__}"))
+    place, text, tree = str(space), "", None
+    try:
+        text = read_text(Path(space), place)
+        tree = parse(text, place)
+        if not tree.is_map:
+            problems.add(tree.mark, "", f"a space file must be a mapping with keys {', '.join(TOP)}, got {tree.show()}")
+            tree = None
+    except InputError as e:
+        problems.extend(e.problems)
+    return SpaceSource(Path(space).absolute(), text, tree, Path(space).absolute().parent)
+
+
+def tree_of(space: Space) -> Node:
+    """Return the tree of a space's text, with the overrides applied."""
+    problems = Problems()
+    root = source_of(space, problems).root
+    for override in space.overrides:
+        root = override_tree(root, override, problems)
+    assert root is not None, "the text was parsed before"
+    return root
+
+
+def override_tree(root: Node | None, override: str, problems: Problems) -> Node | None:
+    """Apply one `--set` override to the tree of nodes, and return the new tree.
+
+    If `root` is None, because the file has no valid tree, check only the form of the override, and return None.
+    """
+    shown = " ".join(override.split())
+    mark = Mark("--set " + (shown if len(shown) <= 60 else shown[:59] + "…"))
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        problems.add(mark, "", "must be key.path=value, such as limits.max_trials=8")
+        return root
+    if len(parts) > MAX_DEPTH:
+        problems.add(mark, "", f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed")
+        return root
+    try:
+        value = parse(text, mark.source, override=True)
+    except InputError as e:
+        problems.extend(e.problems)
+        return root
+    try:
+        return _put(root, parts, 0, value, mark) if root else None
+    except LookupError as e:
+        problems.add(mark, "", str(e.args[0]))
+        return root
+
+
+def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> Node:
+    """Return a copy of the tree in which `value` is at the path `parts`.
+
+    The nodes on the path are copied, because a YAML alias puts the same node at several places.
+
+    Raises:
+        LookupError: The path leads through a value that has no such key or index. The message says which.
+    """
+    if depth == len(parts):
+        return value
+    part, here = parts[depth], ".".join(parts[:depth])
+    if node.is_list:
+        if not part.isdigit() or int(part) >= len(node.value):
+            raise LookupError(f"{here} is a list of {len(node.value)} values, so `{part}` must be an index from 0 to {len(node.value) - 1}")
+        items = list(node.value)
+        items[int(part)] = _put(items[int(part)], parts, depth + 1, value, mark)
+        return replace(node, value=items)
+    if node.value is not None and not node.is_map:
+        raise LookupError(f"{here} is {node.show()}, which has no key `{part}`; set all of {here} instead")
+    inside = dict(node.value or {})
+    marks = dict(node.keys)
+    key = next((k for k in inside if str(k) == part), part)
+    if key not in inside or depth + 1 == len(parts):
+        marks[key] = mark  # a problem with an unknown or missing key then names the override
+    inside[key] = _put(inside.get(key, Node(None, mark)), parts, depth + 1, value, mark)
+    return replace(node, value=inside, keys=marks)

@@ -1,0 +1,242 @@
+"""Search spaces that Python scripts pass as dicts: the same record as a file, and messages with key paths."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sweeps
+from sweeps.core.errors import InputError
+from sweeps.space import Space, load
+from sweeps.space.domains import DOMAINS
+from sweeps.space.passed_space import script_path
+from sweeps.space.yaml_writer import block
+from tests import user_loops
+from tests.shipped_spaces import loadable
+
+SPACE: dict[str, Any] = {
+    "name": "passed",
+    "trainer": "xgboost",
+    "data": {"train": "d.csv", "valid": 0.2, "label": "y"},
+    "objective": {"metric": "valid-logloss", "goal": "minimize"},
+    "limits": {"max_trials": 50},
+    "space": {"params": {"eta": sweeps.loguniform(1e-4, 1)}},
+}
+
+
+def with_params(**params: Any) -> dict[str, Any]:
+    return {**SPACE, "space": {"params": params}}
+
+
+def in_python(value: Any) -> Any:
+    """Return plain values of a file with the functions of `sweeps` in place of the domains."""
+    if isinstance(value, list):
+        return [in_python(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    inside = {key: in_python(inner) for key, inner in value.items()}
+    kinds = [key for key in inside if key != "when"]
+    if len(kinds) == 1 and (kind := kinds[0]) in DOMAINS:
+        arguments = inside[kind] or []
+        return getattr(sweeps, kind)(*([arguments] if kind in ("grid", "choice") else arguments), when=inside.get("when"))
+    return inside
+
+
+def same(one: Space, other: Space) -> bool:
+    """Return whether two spaces differ only in where they come from."""
+    return replace(one, path=other.path, text=other.text, overrides=other.overrides, name=other.name) == other
+
+
+# ---- the same record as a file
+
+
+@pytest.mark.parametrize("file", loadable(), ids=lambda file: file.stem)
+def test_a_file_that_ships_becomes_the_same_yaml_from_python(file: Path, tmp_path: Path):
+    from sweeps.space.source import tree_of
+
+    of_file = load(file)
+    of_dict = load(in_python(tree_of(of_file).plain()), base=file.parent)
+    assert of_dict.to_yaml() == of_dict.text == of_file.to_yaml()
+    assert same(of_dict, of_file)
+    written = tmp_path / file.name
+    written.write_text(of_dict.to_yaml())
+    assert same(load(written, base=file.parent), of_file)
+
+
+NUMBERS = st.floats(0.01, 1e6)
+BOUNDS = st.tuples(NUMBERS, NUMBERS).filter(lambda pair: pair[0] < pair[1]).map(list)
+INTEGERS = st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)).filter(lambda pair: pair[0] < pair[1]).map(list)
+MULTIPLES = st.tuples(st.integers(1, 50), st.integers(1, 50), st.integers(1, 20)).map(lambda t: [t[0] * t[2], (t[0] + t[1]) * t[2], t[2]])
+DOMAIN = st.one_of(
+    *(BOUNDS.map(lambda arguments, kind=kind: {kind: arguments}) for kind in ("uniform", "loguniform")),
+    *(INTEGERS.map(lambda arguments, kind=kind: {kind: arguments}) for kind in ("randint", "lograndint", "qrandint")),
+    *(MULTIPLES.map(lambda arguments, kind=kind: {kind: arguments}) for kind in ("quniform", "qloguniform", "qrandint", "qlograndint")),
+    st.tuples(NUMBERS, NUMBERS).map(lambda pair: {"randn": list(pair)}),
+    st.just({"randn": []}),
+    st.tuples(NUMBERS, NUMBERS, NUMBERS).map(lambda three: {"qrandn": list(three)}),
+)
+OPTIONS = st.lists(
+    st.booleans() | st.integers() | st.text("ab1.-~# é", max_size=5) | st.floats(-9, 9), min_size=1, max_size=4, unique_by=repr
+)
+NESTED = st.recursive(
+    DOMAIN | OPTIONS.map(lambda options: {"choice": options}),
+    lambda inner: st.fixed_dictionaries({"choice": st.lists(st.fixed_dictionaries({"a": inner}), min_size=1, max_size=2, unique_by=repr)}),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b.c", "1", "no", "é"]), NESTED, min_size=1, max_size=4))
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None)
+def test_every_space_becomes_the_same_yaml_from_python(tmp_path_factory: pytest.TempPathFactory, params: dict[str, Any]):
+    plain = {**SPACE, "trainer": {"loop": "tests.user_loops:plain"}, "space": {"params": params}}
+    file = tmp_path_factory.mktemp("space") / "space.yaml"
+    file.write_text(block(plain))
+    of_file, of_dict = load(file), load(in_python(plain), base=file.parent)
+    assert of_dict.text == of_file.text == of_dict.to_yaml() == of_file.to_yaml()
+    assert same(of_dict, of_file)
+
+
+def test_the_domains_are_those_of_the_space_file():
+    assert set(DOMAINS) <= set(sweeps.__all__)
+    assert sweeps.choice(["a", "b"], when={"params.x": 1}) == {"choice": ["a", "b"], "when": {"params.x": 1}}
+    assert sweeps.randn() == {"randn": []} and sweeps.randn(sd=2.0) == {"randn": [0.0, 2.0]} and sweeps.randn(1.0) == {"randn": [1.0]}
+    assert sweeps.qrandint(0, 4) == {"qrandint": [0, 4]}
+
+
+def test_values_of_python_become_plain():
+    class Booster(enum.StrEnum):
+        TREE = "gbtree"
+
+    params = {
+        "a": np.float64(0.5),
+        "b": sweeps.grid(np.array([1, 2])),
+        "c": range(3),
+        "d": (1, np.bool_(True)),
+        "e": Path("x/y"),
+        "f": Booster.TREE,
+    }
+    text = load(with_params(eta=sweeps.uniform(0, 1), **params) | {"trainer": user_loops.plain}).text
+    lines = [line.strip() for line in text.splitlines()]
+    assert {"a: 0.5", "b: {grid: [1, 2]}", "c: [0, 1, 2]", "d: [1, true]", "e: x/y", "f: gbtree"} <= set(lines)
+
+
+def test_overrides_apply_to_a_dict_and_to_a_space():
+    space = load(SPACE, ("limits.max_trials=8",))
+    assert space.limits.max_trials == 8 and "max_trials: 50" in space.text and "max_trials: 8" in space.to_yaml()
+    changed = load(space, ("search.seed=3",))
+    assert changed.overrides == ("limits.max_trials=8", "search.seed=3") and changed.limits.max_trials == 8 and changed.search.seed == 3
+
+
+def test_a_script_takes_the_place_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert script_path() == tmp_path / "sweep", "pytest is no script of the user's"
+    script = tmp_path / "scripts" / "tune.py"
+    script.parent.mkdir()
+    script.touch()
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script))
+    space = load({key: value for key, value in SPACE.items() if key != "name"})
+    assert (space.name, space.path, space.data.base) == ("tune", script, script.parent)
+    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    assert script_path() == tmp_path / "sweep"
+
+
+# ---- functions, classes and tables
+
+
+def test_functions_and_classes_of_modules_are_named():
+    from sklearn.svm import SVC
+
+    space = load({**SPACE, "trainer": {"loop": user_loops.plain, "load": user_loops.wait_for}})
+    assert (space.trainer.loop, space.trainer.load) == ("tests.user_loops:plain", "tests.user_loops:wait_for")
+    assert space.functions is None and not space.notes
+    space = load(
+        {
+            **SPACE,
+            "trainer": SVC,
+            "objective": {"metric": "valid-accuracy", "goal": "maximize"},
+            "space": {"params": {"C": sweeps.uniform(1, 2)}},
+        }
+    )
+    assert 'trainer: {estimator: "sklearn.svm:SVC"}\n' in space.text
+
+
+def test_tables_of_the_section_data_are_taken_out():
+    frame = pd.DataFrame({"x": [1], "y": [0]})
+    space = load({**SPACE, "data": {"train": frame, "valid": 0.5, "label": "y"}})
+    assert dict(space.tables) == {"train": frame} and "data: {valid: 0.5, label: y}\n" in space.text
+    assert load(space).tables["train"] is frame
+
+
+# ---- messages
+
+
+def message(space: Any, *overrides: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        load(space, overrides)
+    return str(caught.value).splitlines()
+
+
+def test_messages_name_the_key_path():
+    wrong = with_params(eta=sweeps.loguniform(0, 1), depth=sweeps.choice([1, 1])) | {"objective": {"goal": "minimise"}, "limitz": 3}
+    wrong["limits"] = {"max_trials": "8"}
+    assert message(wrong, "limits.timeout=7q") == [
+        "objective.metric: is required; give the name of a metric that the trainer reports, such as valid-logloss",
+        "objective.goal: must be minimize or maximize, got minimise; did you mean `minimize`?",
+        "limits.max_trials: must be an integer of at least 1, got '8'; write it without quotes",
+        "space.params.eta.loguniform: loguniform needs 0 < lower < upper, got [0, 1]",
+        "space.params.depth.choice.1: choice has the same option twice: 1 (options 1 and 2)",
+        "limitz: unknown key; did you mean `limits`?",
+        "--set limits.timeout=7q: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds, got 7q",
+    ]
+
+
+def test_missing_sections_are_named():
+    found = message({})
+    assert [line.partition(": ")[0] for line in found] == [
+        "data.train",
+        "data.valid",
+        "objective.goal",
+        "objective.metric",
+        "space",
+        "trainer",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (
+            {1, 2},
+            "is an object of set, but must be a number, a text, a list, a dict, a domain such as sweeps.loguniform(1e-4, 1), a function ",
+        ),
+        (pd.DataFrame(), "is an object of pandas.DataFrame, but must be"),
+        (functools.reduce(lambda inner, _: [inner], range(60), 1), "the values are nested too deep; at most 50 levels are allowed"),
+    ],
+    ids=["set", "frame", "deep"],
+)
+def test_other_objects_are_refused(value: Any, text: str):
+    (line,) = message(with_params(eta=sweeps.uniform(0, 1), other=value))
+    assert line.startswith("space.params.other") and text in line
+
+
+def test_domains_of_other_tools_are_refused():
+    optuna = pytest.importorskip("optuna")
+    (line,) = message(with_params(eta=optuna.distributions.FloatDistribution(0, 1)))
+    assert line == (
+        "space.params.eta: is a domain of another tool (optuna.distributions.FloatDistribution); write a domain of sweeps, such as "
+        "sweeps.loguniform(1e-4, 1)"
+    )
+
+
+def test_an_object_is_no_space():
+    assert message(3) == ["space: must be the path of a space file, a dict or a sweeps.Space, got int"]

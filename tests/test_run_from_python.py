@@ -1,0 +1,91 @@
+"""A sweep whose space, trainer and data are Python objects: it runs, and every command works on its folder without the script."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sweeps
+from sweeps.core import trust
+from sweeps.core.sweep_folder import SweepFolder
+from tests.commands import invoke
+
+pytestmark = pytest.mark.integration
+
+ROWS = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40) % 2})
+
+
+def notebook_cells(offset: float) -> dict[str, Any]:
+    """Return what the cells of a notebook define: no module has these functions and classes."""
+    cells: dict[str, Any] = {"__name__": "__main__", "offset": offset}
+    exec(
+        """
+import pickle
+from pathlib import Path
+
+
+class Mean:
+    def __init__(self, value):
+        self.value = value
+
+    def predict(self, rows):
+        import numpy
+
+        return numpy.full(len(rows), self.value)
+
+
+def train(config):
+    import tempfile
+    import ray.train
+
+    for step in range(1, 4):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "mean.pkl").write_bytes(pickle.dumps(Mean(config["x"] + offset)))
+            ray.train.report({"loss": config["x"] / step}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+def load(folder):
+    return pickle.loads(Path(folder, "mean.pkl").read_bytes())
+""",
+        cells,
+    )
+    return cells
+
+
+@pytest.mark.timeout(240)
+def test_a_sweep_from_python_works_without_the_script(clean_ray, tmp_path, monkeypatch):
+    cells = notebook_cells(offset=10.0)
+    space = {
+        "name": "cells",
+        "trainer": {"loop": cells["train"], "load": cells["load"]},
+        "data": {"train": ROWS, "label": "y", "valid": 0.25},
+        "objective": {"metric": "loss", "goal": "minimize"},
+        "limits": {"max_trials": 2, "max_concurrent_trials": 1},
+        "space": {"params": {"x": sweeps.uniform(0.1, 1)}},
+    }
+    result = sweeps.run(space, dir=tmp_path / "runs")
+    assert result.trials == {"completed": 2, "pruned": 0, "failed": 0}
+    expected = result.best["params"]["x"] + 10
+    assert sweeps.load_bundle(result.bundle).predict(ROWS.head(2))["prediction"].tolist() == [expected, expected]
+    sweep = Path(shutil.move(result.dir, tmp_path / "moved"))
+    monkeypatch.chdir(tmp_path)
+    assert "cells" in invoke("show", sweep).stdout
+    rerun = invoke("rerun", sweep, "1")
+    assert rerun.exit_code == 0 and "bit-identical" in rerun.stdout, rerun.output
+    resumed = invoke("resume", sweep, "--add-trials", "1", "--json")
+    assert json.loads(resumed.stdout)["trials"]["completed"] == 3, resumed.output
+    exported = invoke("export", sweep, "--trial", "0", "--json")
+    assert exported.exit_code == 0, exported.output
+    (module,) = SweepFolder(sweep).functions.glob("*.py")
+    module.write_text(module.read_text() + "\n")
+    for command in (("rerun", sweep, "0"), ("resume", sweep, "--add-trials", "1"), ("export", sweep, "--trial", "1")):
+        refused = invoke(*command)
+        assert refused.exit_code == 2 and f"{module}: was not written with your key" in refused.output
+    assert invoke("show", sweep).exit_code == 0
+    assert trust.read(module, trust=True)
