@@ -75,7 +75,7 @@ def run(
         cpus: Largest number of CPUs that the sweep uses at once, on this machine or on the cluster. By default, all CPUs that other sweeps
             on this machine leave free.
         gpus: Largest number of GPUs that the sweep uses at once. By default, all GPUs that other sweeps on this machine leave free.
-        on_progress: Called with a `SweepStatus` a few times a second.
+        on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows a live view, and a script shows nothing.
 
     Returns:
         The result of the sweep.
@@ -194,7 +194,7 @@ def resume(
         cpus: Largest number of CPUs that the sweep uses at once. By default, the number with which the sweep started.
         gpus: Largest number of GPUs that the sweep uses at once. By default, the number with which the sweep started.
         trust: True to read pickles in the sweep's folder that this user's key has not signed. Reading a pickle runs the code inside it.
-        on_progress: Called with a `SweepStatus` a few times a second.
+        on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows a live view, and a script shows nothing.
 
     Returns:
         The result of the sweep. If no work is left, this is the earlier result with a note.

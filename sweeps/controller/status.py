@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweeps.controller.eta import TimeLeft
+from sweeps.core.durations import format_clock
 from sweeps.core.resources import Shape, number_text
 
 if TYPE_CHECKING:
     from sweeps.core.trial import Trial
     from sweeps.space import Space
 
+STOPPING_GENTLY = "stopping: finished trials are kept and the best one is exported"
 # A short form of a configuration for display: (name, value) pairs.
 Pairs = tuple[tuple[str, str], ...]
 
@@ -147,6 +149,25 @@ def starting_status(space: Space, total: int, name: str, began: float, stage: st
         stage=stage,
         messages=messages,
     )
+
+
+def status_line(s: SweepStatus) -> str:
+    """Format a status as one line: number of trials by state, best value, and time left."""
+    waiting = sum(row.stage.startswith("waiting") for row in s.rows)
+    parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING'] - waiting} running", f"{s.states['PRUNED']} pruned"]
+    if waiting:
+        parts.insert(2, f"{waiting} waiting")
+    if s.paused:
+        parts.insert(1, "paused")
+    if s.states["FAIL"]:
+        parts.append(f"{s.states['FAIL']} failed")
+    if s.best:
+        parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
+    if s.front:
+        parts.append(f"{s.front} on the Pareto front")
+    left = f", {'at most' if s.left.at_most else 'about'} {format_clock(s.left.seconds)} left" if s.left else ""
+    parts += [s.stage, format_clock(s.seconds)] if s.stage else [format_clock(s.seconds) + left]
+    return " · ".join(parts)
 
 
 def shape_text(shape: Shape) -> str:

@@ -16,14 +16,17 @@ from sweeps.controller.control import TIMEOUT, SweepControl
 from sweeps.controller.sweep_summary import trial_state
 from sweeps.core import folder_lock
 from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.html_tables import facts
 from sweeps.core.stores import is_address
 from sweeps.space.saved_space import bundle_of, recorded_space
 from sweeps.study import record
 
 if TYPE_CHECKING:
     import optuna
+    import plotly.graph_objects
 
     from sweeps.bundle.model import Bundle
+    from sweeps.controller.exports import Written
     from sweeps.core.result import SweepResult
     from sweeps.sweep_report.comparison import Comparison
 
@@ -47,6 +50,10 @@ class Best:
     params: dict[str, Any]
     dimensions: dict[str, Any]
 
+    def _repr_html_(self) -> str:
+        """Return the trial as a table for a notebook."""
+        return facts([("trial", self.id), ("value", self.value), *self.dimensions.items()])
+
 
 class Sweep:
     """A sweep, read from its folder. The sweep may be running, paused, finished, interrupted, killed or failed.
@@ -63,6 +70,13 @@ class Sweep:
 
     def __repr__(self) -> str:
         return f"<Sweep {str(self.folder)!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return the sweep as a table for a notebook: its state, and its best trials."""
+        from sweeps.controller import notebook_html
+        from sweeps.controller.sweep_summary import summarize
+
+        return notebook_html.sweep_html(summarize(self.folder), record.read(self.folder))
 
     @property
     def name(self) -> str:
@@ -221,6 +235,81 @@ class Sweep:
         series.attrs = {"unknown": found.unknown} if found.unknown else {"basis": found.basis}
         return series
 
+    def plot_history(self) -> plotly.graph_objects.Figure:
+        """Plot the value of each trial in the order of the trials, and the best value so far.
+
+        As in every plot, a point, a line or a bar has the trial's id, which a notebook shows when the mouse is over it. If there is nothing
+        to draw yet, the figure is empty, and its caption gives the reason.
+
+        Returns:
+            A figure of the package Plotly. `show()` shows it, and `write_html(file)` and `write_image(file)` write it to a file.
+        """
+        return self._plot("history")
+
+    def plot_curves(self, *trials: int | str) -> plotly.graph_objects.Figure:
+        """Plot the values that trials reported for the leading metric, by step.
+
+        Args:
+            trials: Numbers or ids of trials, or `best`. By default, the running trials and the best 30 trials.
+
+        Raises:
+            InputError: There is no such trial.
+        """
+        study = record.read(self.folder) if trials else None
+        return self._plot("curves", chosen=[sweep_lookup.trial_of(study, str(trial)).id for trial in trials])
+
+    def plot_importance(self) -> plotly.graph_objects.Figure:
+        """Plot the importance of each dimension for the first objective; see `importance`."""
+        return self._plot("importance")
+
+    def plot_parallel_coordinates(self) -> plotly.graph_objects.Figure:
+        """Plot parallel coordinates: one line for each trial, and one axis for the objective and for each dimension.
+
+        If there are more than 10 dimensions, the 10 most important ones are shown.
+        Dimensions like `loguniform` have logarithmic axes. A trial in which a dimension was not active is at `not set`.
+        """
+        return self._plot("parallel")
+
+    def plot_slice(self, dimension: str | None = None) -> plotly.graph_objects.Figure:
+        """Plot the objective by the value of one dimension.
+
+        Args:
+            dimension: Name of the dimension, such as `params.eta` or `eta`. By default, the most important one.
+
+        Raises:
+            InputError: The space has no such dimension.
+        """
+        return self._plot("slice", name=dimension)
+
+    def plot_contour(self, x: str | None = None, y: str | None = None) -> plotly.graph_objects.Figure:
+        """Plot the objective by the values of two dimensions, as a contour.
+
+        Args:
+            x: Name of one dimension, such as `params.eta` or `eta`. By default, the most important one.
+            y: Name of the other dimension. By default, the next most important one.
+
+        Raises:
+            InputError: The space has no such dimension, or `x` and `y` are equal.
+        """
+        return self._plot("contour", x=x, y=y)
+
+    def plot_timeline(self) -> plotly.graph_objects.Figure:
+        """Plot when each trial ran, one bar for each trial."""
+        return self._plot("timeline")
+
+    def plot_pareto(self) -> plotly.graph_objects.Figure:
+        """Plot the values of two or three objectives, with the Pareto front.
+
+        Raises:
+            InputError: The sweep does not have two or three objectives.
+        """
+        return self._plot("pareto")
+
+    def _plot(self, key: str, **options: Any) -> plotly.graph_objects.Figure:
+        from sweeps.controller import sweep_plots
+
+        return sweep_plots.plot(self.folder, key, **options)
+
     def compare(self, *others: Sweep | str | os.PathLike[str]) -> Comparison:
         """Compare this sweep with others: results, regret, spaces, importances and best configurations.
 
@@ -235,6 +324,28 @@ class Sweep:
 
         opened = [other if isinstance(other, Sweep) else open(other, dir=self.folder.parent) for other in others]
         return compare([compared(sweep.folder) for sweep in (self, *opened)])
+
+    def export(self, trial: int | str | None = None, **how: Any) -> list[Written]:
+        """Write the bundle of a trial, or of several trials. The sweep must not be running.
+
+        Args:
+            trial: Number or id of the trial. The default is the best trial.
+            how: Options of the command `sweeps export`: `top`, `pareto`, `refit`, `latest`, `output`, `trust`, `cpus` and `gpus`. For
+                example, `refit=True` trains the trial again on the train and valid rows together.
+
+        Returns:
+            The bundles, the best trial first. Each has the `path` of its folder, which `sweeps.load_bundle` takes, and `notes`.
+
+        Raises:
+            InputError: There is no such trial, its checkpoint was deleted, the options contradict each other, or the output exists.
+            SweepLocked: The sweep is running.
+            BundleError: The predictions of the bundle differ from the predictions during training.
+            SweepFailed: The training loop failed during the refit.
+        """
+        from sweeps.controller.exports import export
+
+        chosen = sweep_lookup.trial_of(record.read(self.folder), str(trial)).id if trial is not None else None
+        return export(self.folder, trial=chosen, **how)
 
     @cached_property
     def bundle(self) -> Bundle:

@@ -7,7 +7,7 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.commands import discard_stale
 from sweeps.controller.conclusion import Conclusion
+from sweeps.controller.notebook_view import StatusCallback, live_view
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
 from sweeps.controller.store_mirror import StoreMirror, mirrored
@@ -25,6 +26,7 @@ from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import StoreError, SweepsError
 from sweeps.core.machine_share import EVERYTHING, Share
+from sweeps.core.notebooks import in_notebook
 from sweeps.core.resources import auto_concurrency
 from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-StatusCallback = Callable[[SweepStatus], None]
-
 
 @dataclass
 class SweepRun:
@@ -62,7 +62,7 @@ class SweepRun:
         first_began: When the first process started the sweep, in seconds since the epoch.
         address: Address of a Ray cluster; None starts Ray on this machine.
         tracking_uri: MLflow tracking URI; None selects a SQLite file in the root.
-        on_progress: Function to call with a `SweepStatus` a few times a second; None to call none.
+        on_progress: Function to call with a `SweepStatus` a few times a second. None shows a live view in notebooks only.
         trust: True to read pickles in the sweep's folder even if they are not signed with this user's key.
         trackers: All trackers except MLflow.
         share: The CPUs and GPUs that the sweep may use. Set it before `run`.
@@ -80,8 +80,9 @@ class SweepRun:
     share: Share = EVERYTHING
 
     def __post_init__(self) -> None:
-        self._publish_status = _with_stdout(self.on_progress) if self.on_progress else lambda status: None
-        self._interrupt = Interrupt(f"\nstopped at once; to continue the sweep: {resume_command(self.folder)}\n")
+        self._publish_status: StatusCallback = lambda status: None
+        last = f"\nstopped at once; to continue the sweep: {resume_command(self.folder)}\n"
+        self._interrupt = Interrupt(last, keeps_process=in_notebook())
         self._mirror: StoreMirror | None = None  # None if the sweep has no store
         self._search_loop: SearchLoop | None = None  # None until `resume` has run, or in a new sweep until the data is loaded
         self._earlier_front: frozenset[int] = frozenset()  # numbers of the trials on the Pareto front of an earlier process
@@ -164,6 +165,11 @@ class SweepRun:
 
     def run(self) -> SweepResult:
         """Run the sweep. This process must hold the lock on the sweep's folder. While the sweep runs, stdout goes to its log."""
+        with live_view(self.on_progress) as show:
+            self._publish_status = _with_stdout(show) if show else self._publish_status
+            return self._run_logged()
+
+    def _run_logged(self) -> SweepResult:
         hint = f"everything that the study has recorded is safe; to continue the sweep: {resume_command(self.folder)}"
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:

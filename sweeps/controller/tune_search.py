@@ -48,6 +48,7 @@ def run(controller: SweepController, concurrency: int) -> None:
             name="tune",
             storage_path=str(controller.folder),
             verbose=0,
+            progress_reporter=tune.CLIReporter(),  # In a notebook, Ray Tune's default would clear the output of the cell.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )

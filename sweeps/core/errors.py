@@ -36,6 +36,10 @@ class SweepsError(Exception):
     exit_code = 1
     result: Any = None
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that a notebook shows: the message without a traceback, like the command `sweeps`. IPython calls this method."""
+        return f"{type(self).__name__}: {self}".splitlines()
+
 
 @dataclass(frozen=True, order=True)
 class Problem:

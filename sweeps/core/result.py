@@ -13,10 +13,14 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AfterValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from sweeps.core.command_hints import repair_command
+from sweeps.core.command_hints import relative_path, repair_command
+from sweeps.core.durations import format_clock
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.html_tables import facts
 from sweeps.core.json_files import Count, Number, Text, find_errors, is_deep, read_json_object
+from sweeps.core.resources import workers_text
 from sweeps.core.sweep_folder import RESULT, SweepFolder
+from sweeps.core.trial import flat
 
 # Keys of `trials` that count ended trials.
 ENDED = ("completed", "pruned", "failed")
@@ -90,6 +94,23 @@ class SweepResult:
     def with_note(self, note: str) -> SweepResult:
         """Return the result with one more note."""
         return dataclasses.replace(self, notes=(*self.notes, note))
+
+    def _repr_html_(self) -> str:
+        """Return the result as a table for a notebook."""
+        counts = ", ".join(f"{number} {word}" for word, number in self.trials.items() if number) or "none"
+        pairs: list[tuple[str, Any]] = [("sweep", self.sweep), ("trials", f"{counts} in {format_clock(self.seconds)}")]
+        pairs += [("ended early", self.reason)] if self.reason else []
+        if self.best is not None:
+            pairs += [("best trial", self.best["trial"]), ("value", self.best["value"])]
+            pairs += [("test", self.best["test"])] if self.best["test"] is not None else []
+            pairs += [("preprocessor", self.best["preprocessor"]), ("workers", workers_text(self.best["scaling"]["num_workers"]))]
+            pairs += [*self.best.get("data", {}).items(), *flat(self.best["params"])]
+        for best in self.front:
+            pairs.append((f"front: trial {best['trial']}", ", ".join(f"{name} {value}" for name, value in best["values"].items())))
+        places = {"bundle": self.bundle, "checkpoint": self.checkpoint, "folder": self.dir}
+        pairs += [(name, relative_path(place)) for name, place in places.items() if place]
+        pairs += [("store", self.store)] if self.store else []
+        return facts([*pairs, *(("note", note) for note in self.notes)])
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints. NaN and infinity become None.

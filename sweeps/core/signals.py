@@ -1,4 +1,7 @@
-"""Handle signals. The first signal asks the sweep to stop. A second Ctrl-C or SIGTERM ends the process at once."""
+"""Handle signals. The first signal asks the sweep to stop. A second Ctrl-C or SIGTERM ends the process at once.
+
+In a notebook, a second interrupt raises `KeyboardInterrupt` instead, because the process has the user's variables.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,16 @@ class Interrupt:
 
     Args:
         last: Message to print when a second signal ends the process.
+        keeps_process: True if a second Ctrl-C raises `KeyboardInterrupt` and does not end the process. Later signals are then ignored, so
+            that the sweep can release its resources.
 
     Attributes:
         asked: True as soon as the handler has received a signal.
     """
 
-    def __init__(self, last: str = "") -> None:
+    def __init__(self, last: str = "", keeps_process: bool = False) -> None:
         self.asked, self.last = False, last
+        self._keeps_process, self._raised = keeps_process, False
         self._asked_at = 0.0  # time.monotonic()
 
     def again(self) -> None:
@@ -52,6 +58,11 @@ class Interrupt:
         first signal is ignored too, because the command `timeout` sends SIGTERM twice.
         """
         if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)):
+            return
+        if self.asked and self._keeps_process and number != signal.SIGTERM:
+            if not self._raised:
+                self._raised = True
+                raise KeyboardInterrupt(self.last.strip())
             return
         if self.asked:
             # It is safe to end the process here, because a resume repairs a half-written study. Most of Ray's processes are children of

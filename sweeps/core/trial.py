@@ -379,3 +379,11 @@ def set_current(value: Current | None) -> None:
     """Set the object that `current()` returns in this process. Workers and tests of trainers call this function."""
     global _current
     _current = value
+
+
+def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Flatten nested parameters to dotted names."""
+    out: list[tuple[str, Any]] = []
+    for name, value in params.items():
+        out += flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [(prefix + str(name), value)]
+    return out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Longest line of a caption in a notebook.
+CAPTION_WIDTH = 90
+# Height of a figure in a notebook without its title and its caption, unless the figure has a height of its own.
+HEIGHT = 400
 # Smallest number of trials for importances at a rung. If fewer trials reached a rung, the values at an earlier rung are more informative.
 MIN_RUNG_TRIALS = 30
 # Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
@@ -47,11 +53,19 @@ class Figure:
     note: str = ""
 
     def to_plotly(self) -> plotly.graph_objects.Figure:
-        """Return the figure as an object of the package Plotly, for example for a notebook."""
+        """Return the figure as an object of the package Plotly, for example for a notebook. The caption is below the title."""
         import plotly.graph_objects as go
 
-        figure = go.Figure(self.plot)
-        figure.update_layout(title=self.title)
+        figure = go.Figure(self.plot or None)
+        lines = textwrap.wrap(self.note, CAPTION_WIDTH)
+        subtitle = {"text": "<br>".join(html.escape(text, quote=False) for text in lines)}
+        title = {"text": self.title, "subtitle": subtitle, "y": 1.0, "yanchor": "top", "yref": "container", "pad": {"t": 12}}
+        layout = self.plot.get("layout", {"height": 0})
+        room = 60 + 18 * len(lines)  # for the title and the caption
+        margin = layout.get("margin", {}).get("t", 0) + room
+        figure.update_layout(title=title, margin={"t": margin, "b": 60}, height=layout.get("height", HEIGHT) + room)
+        if not self.plot:
+            figure.update_xaxes(visible=False).update_yaxes(visible=False)
         return figure
 
     def to_json(self) -> dict[str, Any]:

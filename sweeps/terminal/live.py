@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from sweeps.controller.status import SweepStatus
-from sweeps.terminal.text import format_clock
+from sweeps.controller.status import STOPPING_GENTLY, SweepStatus, status_line
 
 # Seconds between two frames on a terminal, and between two lines on other streams.
 FRAME_EVERY = 0.25
 LINE_EVERY = 10.0
-STOPPING = "stopping: finished trials are kept and the best one is exported; press Ctrl-C again to stop at once"
+STOPPING = f"{STOPPING_GENTLY}; press Ctrl-C again to stop at once"
 
 
 class Progress:
@@ -61,7 +60,7 @@ class Progress:
         if view is not None:
             view.close()
             if isinstance(view, _Frames) and view.snapshot is not None and not sys.stdout.isatty():
-                self._print(line(view.snapshot))
+                self._print(status_line(view.snapshot))
 
     def _say(self, text: str) -> None:
         """Print a text that later frames do not overwrite."""
@@ -73,25 +72,6 @@ class Progress:
     def _print(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # If nobody reads the stream any more, the sweep continues.
             print(text, file=self.stream, flush=True)
-
-
-def line(s: SweepStatus) -> str:
-    """Format a status as one line: number of trials by state, best value, and time left."""
-    waiting = sum(row.stage.startswith("waiting") for row in s.rows)
-    parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING'] - waiting} running", f"{s.states['PRUNED']} pruned"]
-    if waiting:
-        parts.insert(2, f"{waiting} waiting")
-    if s.paused:
-        parts.insert(1, "paused")
-    if s.states["FAIL"]:
-        parts.append(f"{s.states['FAIL']} failed")
-    if s.best:
-        parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
-    if s.front:
-        parts.append(f"{s.front} on the Pareto front")
-    left = f", {'at most' if s.left.at_most else 'about'} {format_clock(s.left.seconds)} left" if s.left else ""
-    parts += [s.stage, format_clock(s.seconds)] if s.stage else [format_clock(s.seconds) + left]
-    return " · ".join(parts)
 
 
 class _View:
@@ -132,7 +112,7 @@ class _Lines(_View):
 
     def _run(self) -> None:
         while not self.done.wait(LINE_EVERY):
-            self.say(line(self._now()))
+            self.say(status_line(self._now()))
 
 
 class _Frames(_View):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from sweeps.controller.status import Pairs, ResourceUse, SweepStatus, TrialRow, shape_text
-from sweeps.terminal.text import format_clock
+from sweeps.core.durations import format_clock
 
 LABEL = 8
 STATES = (("RUNNING", "running", "cyan"), ("COMPLETE", "completed", "green"), ("PRUNED", "pruned", ""), ("FAIL", "failed", "bold red"))

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_command, shell_quoted, sweep_argument
+from sweeps.core.durations import format_clock
 from sweeps.core.resources import workers_text
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT
-from sweeps.core.trial import format_trial_id
+from sweeps.core.trial import flat, format_trial_id
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
@@ -39,12 +40,6 @@ MAX_CELL = 20
 def width_of(stream: TextIO) -> int:
     """Return the width of the terminal that a stream writes to, or `UNBOUNDED` for a pipe or a file."""
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
-
-
-def format_clock(seconds: float) -> str:
-    """Format seconds as `1:05` or `1:00:05`."""
-    seconds = int(seconds)
-    return f"{seconds // 3600}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}" if seconds >= 3600 else f"{seconds // 60}:{seconds % 60:02d}"
 
 
 def format_age(seconds: float) -> str:
@@ -123,14 +118,6 @@ def scaling(of: dict[str, Any]) -> str:
     """Format a scaling, such as `2 workers × 1 CPU, 0.5 GPU`."""
     each = ", ".join(f"{v:g} {k}" for k, v in of["resources_per_worker"].items())
     return f"{workers_text(of['num_workers'])} × {each}"
-
-
-def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Flatten nested parameters to dotted names."""
-    out: list[tuple[str, Any]] = []
-    for name, value in params.items():
-        out += flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [(prefix + str(name), value)]
-    return out
 
 
 def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]) -> list[str]:

@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TextIO
 
-from sweeps.controller.status import SweepStatus
-from sweeps.terminal.live import Progress, line
+from sweeps.controller.status import SweepStatus, status_line
+from sweeps.terminal.live import Progress
 
 
 def watch(statuses: Iterable[SweepStatus], stream: TextIO) -> None:
@@ -22,9 +22,9 @@ def watch(statuses: Iterable[SweepStatus], stream: TextIO) -> None:
     if not progress.terminal:
         shown = ""
         for status in statuses:
-            if (content := line(dataclasses.replace(status, seconds=0))) != shown:
+            if (content := status_line(dataclasses.replace(status, seconds=0))) != shown:
                 shown = content
-                print(line(status), file=stream, flush=True)
+                print(status_line(status), file=stream, flush=True)
         return
     with contextlib.closing(progress):
         for status in statuses:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pandas as pd
+import plotly.graph_objects
 import pytest
 from sklearn.datasets import load_wine
 
@@ -110,6 +112,48 @@ def test_curves_are_long_and_of_all_trials_or_of_one(tmp_path):
     assert opened.curves(3).empty
     with pytest.raises(InputError, match="9"):
         opened.curves(9)
+
+
+PLOTS = {
+    "plot_history": "scatter",
+    "plot_curves": "scatter",
+    "plot_importance": "bar",
+    "plot_parallel_coordinates": "parcoords",
+    "plot_slice": "scatter",
+    "plot_contour": "contour",
+    "plot_timeline": "bar",
+}
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_a_sweep_draws_itself(tmp_path):
+    opened = sweeps.open(branches(tmp_path, ONE)[0])
+    for name, kind in PLOTS.items():
+        figure = getattr(opened, name)()
+        assert isinstance(figure, plotly.graph_objects.Figure) and figure.data[0].type == kind, name
+    assert opened.plot_slice("depth").layout.title.text == "Slice: depth" == opened.plot_slice("params.depth").layout.title.text
+    assert [axis.title.text for axis in (opened.plot_contour("rate", "depth").layout.xaxis,)] == ["rate"]
+    assert [trace.name for trace in opened.plot_curves("best", 3).data] == ["0000", "0003"]
+    assert sweeps.open(branches(tmp_path / "two", TWO, 3)[0]).plot_pareto().data[0].type == "scatter"
+
+
+def test_a_figure_that_cannot_be_drawn_says_why(tmp_path):
+    opened = sweeps.open(branches(tmp_path, ONE, 1)[0])
+    for place, wrong, text in (
+        ("dimension", lambda: opened.plot_slice("dept"), "did you mean `depth`?"),
+        ("y", lambda: opened.plot_contour("depth", "params.depth"), "two different dimensions"),
+        ("plot_pareto", opened.plot_pareto, "two or three objectives"),
+    ):
+        with pytest.raises(InputError, match=re.escape(text)) as e:
+            wrong()
+        assert e.value.problems[0].place == place
+    assert opened.trials["params.booster"].tolist() == ["gbtree"]  # with which the dimension `depth` is not active
+    inactive = opened.plot_slice("depth")
+    assert not inactive.data and "no trial with a value has the dimension params.depth" in inactive.layout.title.subtitle.text
+    assert "Importances need" in opened.plot_importance().layout.title.subtitle.text
+    (tmp_path / "new").mkdir()
+    empty = sweeps.open(branches(tmp_path / "new", ONE, 0)[0]).plot_history()
+    assert not empty.data and "no trial has a value" in empty.layout.title.subtitle.text
 
 
 def test_the_study_is_a_copy(tmp_path):

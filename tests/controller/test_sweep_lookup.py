@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sweeps import cli
 from sweeps.controller import log_reader, sweep_lookup
 from sweeps.controller.sweep_summary import list_sweeps
+from sweeps.core.durations import format_clock
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import SweepResult
@@ -313,7 +314,7 @@ def test_a_table_keeps_to_the_width(rows, width):
 
 def test_ages_and_clocks():
     assert [terminal.format_age(s) for s in (0.4, 59, 61, 7300, 200_000)] == ["0 s", "59 s", "1 min", "2 h", "2 d"]
-    assert [terminal.format_clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
+    assert [format_clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
 
 
 def test_a_wide_column_does_not_hide_those_after_it():

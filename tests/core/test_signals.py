@@ -68,3 +68,13 @@ def test_the_second_signal_ends_the_process_and_its_children():
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (130, "stopped at once\n")
     wait_until(lambda: not psutil.pid_exists(int(done.stdout)) or psutil.Process(int(done.stdout)).status() == "zombie", 20, "it to end")
+
+
+def test_in_a_notebook_the_second_interrupt_raises_and_later_ones_are_ignored():
+    interrupt = Interrupt("\nstopped at once\n", keeps_process=True)
+    with interrupt.listening():
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt.asked
+        with pytest.raises(KeyboardInterrupt, match="stopped at once"):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)

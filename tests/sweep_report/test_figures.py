@@ -20,6 +20,7 @@ from sweeps.space.section_models import Objective
 from sweeps.study.live_trial import ProgressUpdate
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import (
+    Figure,
     PlotData,
     basis_of,
     best_first,
@@ -240,6 +241,14 @@ def test_a_failed_figure_does_not_affect_the_others(space, monkeypatch):
 def test_a_figure_is_a_plotly_figure_for_notebooks(space):
     figure = plots.history(data_of(space, trials(space, 3))).to_plotly()
     assert figure.layout.title.text == "Best so far" and figure.data[-1].name == "best so far"
+    assert figure.layout.title.subtitle.text == "The line is the best value of the complete trials so far."
+
+
+def test_the_caption_of_a_notebook_figure_is_wrapped_and_escaped():
+    figure = Figure("slice", "Slice", note="<b> " + "word " * 40).to_plotly()
+    lines = figure.layout.title.subtitle.text.split("<br>")
+    assert len(lines) == 3 and lines[0].startswith("&lt;b&gt; word") and max(map(len, lines)) < 100
+    assert not figure.data and figure.layout.xaxis.visible is False and figure.layout.height == 60 + 3 * 18
 
 
 def test_the_figures_of_a_folder_need_no_user_code(tmp_path, space):

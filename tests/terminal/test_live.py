@@ -21,9 +21,9 @@ from types import SimpleNamespace
 import pytest
 
 from sweeps.controller.eta import TimeLeft
-from sweeps.controller.status import BestTrial, SweepStatus
+from sweeps.controller.status import BestTrial, SweepStatus, status_line
 from sweeps.terminal import live
-from sweeps.terminal.live import STOPPING, Progress, line
+from sweeps.terminal.live import STOPPING, Progress
 from tests.commands import REPO, space_of
 from tests.terminal.test_live_layout import STANDING
 from tests.waiting import wait_until
@@ -72,12 +72,15 @@ class Terminal:
 def test_a_line_shows_trials_best_value_and_time():
     states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
     s = SweepStatus(states, 64, BestTrial("0009", 0.0413607, 49), 3700.0, TimeLeft(61.0, "somehow"))
-    assert line(s) == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
+    assert status_line(s) == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
     waits = SimpleNamespace(stage="waiting for workers")
-    assert line(SweepStatus(Counter(RUNNING=3), 4, seconds=5.0, rows=(waits,))) == "0/4 trials · 2 running · 1 waiting · 0 pruned · 0:05"
-    assert line(SweepStatus(total=8, seconds=5.0)) == "0/8 trials · 0 running · 0 pruned · 0:05"
-    assert line(SweepStatus(total=8, seconds=5.0, left=TimeLeft(55.0, "limits.timeout", True))).endswith("0:05, at most 0:55 left")
-    assert line(SweepStatus(total=8, seconds=5.0, stage="starting Ray")).endswith("· starting Ray · 0:05")
+    assert (
+        status_line(SweepStatus(Counter(RUNNING=3), 4, seconds=5.0, rows=(waits,)))
+        == "0/4 trials · 2 running · 1 waiting · 0 pruned · 0:05"
+    )
+    assert status_line(SweepStatus(total=8, seconds=5.0)) == "0/8 trials · 0 running · 0 pruned · 0:05"
+    assert status_line(SweepStatus(total=8, seconds=5.0, left=TimeLeft(55.0, "limits.timeout", True))).endswith("0:05, at most 0:55 left")
+    assert status_line(SweepStatus(total=8, seconds=5.0, stage="starting Ray")).endswith("· starting Ray · 0:05")
 
 
 def test_without_a_terminal_a_line_is_printed_regularly(monkeypatch):
@@ -138,7 +141,7 @@ def test_a_line_of_the_view_stays_if_stdout_is_not_the_terminal(terminal, monkey
     show = Progress(False, terminal.stream)
     show(STANDING)
     show.close()
-    wait_until(lambda: [shown for shown in terminal.screen if shown] == [line(STANDING)], 5, "the line")
+    wait_until(lambda: [shown for shown in terminal.screen if shown] == [status_line(STANDING)], 5, "the line")
 
 
 def test_other_output_stays_above_the_frame(terminal, monkeypatch):

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.controller.sweep_summary import SweepSummary
+from sweeps.controller.trial_columns import sorted_trials
 from sweeps.core.errors import InputError
 from sweeps.core.trial import State
 from sweeps.study.record import Record
-from sweeps.terminal.trial_table import format_trials, sorted_trials, trials_csv
+from sweeps.terminal.trial_table import format_trials, trials_csv
 from tests.commands import invoke
 from tests.controller.test_sweep_lookup import made
 from tests.sweep_report.test_regret import MINIMIZE, trial

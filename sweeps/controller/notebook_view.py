@@ -1,0 +1,77 @@
+"""Show a running sweep in the output of a notebook's cell. Each status replaces the status before."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sweeps.controller.notebook_html import status_html
+from sweeps.controller.status import STOPPING_GENTLY, SweepStatus, status_line
+from sweeps.core.notebooks import in_notebook
+
+StatusCallback = Callable[[SweepStatus], None]
+# Seconds between two updates of the view.
+UPDATE_EVERY = 0.5
+STOPPING = f"{STOPPING_GENTLY}; interrupt again to stop at once"
+
+
+@contextlib.contextmanager
+def live_view(on_progress: StatusCallback | None) -> Iterator[StatusCallback | None]:
+    """Yield a function to call with each status of a sweep: `on_progress`, or a live view in a notebook, or None.
+
+    Args:
+        on_progress: The user's function; None if the user gave none.
+    """
+    if on_progress is not None or not in_notebook():
+        yield on_progress
+        return
+    from IPython.display import DisplayHandle
+
+    view = NotebookView(DisplayHandle())
+    try:
+        yield view
+    finally:
+        view.close()
+
+
+class NotebookView:
+    """Callable that shows each status that it receives.
+
+    Args:
+        handle: IPython's handle of one output, with the methods `display` and `update`.
+    """
+
+    def __init__(self, handle: Any):
+        self._handle = handle
+        self._status: SweepStatus | None = None
+        self._shown_at = 0.0  # time.monotonic()
+        self._stage: tuple[str | None, str | None] = (None, None)
+        self._messages: list[str] = []
+
+    def __call__(self, status: SweepStatus) -> None:
+        """Show a status, unless the view has shown another one of the same phase less than half a second ago."""
+        messages = [*status.messages, *(f"trial {row.trial}: {row.notice}" for row in status.rows if row.notice)]
+        messages += [STOPPING] if status.reason == "interrupted" else []
+        new = [message for message in messages if message not in self._messages]
+        first, self._status = self._status is None, status
+        phase = (status.stage, status.reason)
+        if first or new or phase != self._stage or time.monotonic() - self._shown_at >= UPDATE_EVERY:
+            self._messages += new
+            self._stage = phase
+            self._show(status, first)
+
+    def close(self) -> None:
+        """Show the last status for good, without the trials that were running."""
+        if self._status is not None:
+            states = Counter({state: number for state, number in self._status.states.items() if state != "RUNNING"})
+            ended = dataclasses.replace(self._status, rows=(), use=(), left=None, stage=self._status.reason or "ended", states=states)
+            self._show(ended, first=False)
+
+    def _show(self, status: SweepStatus, first: bool) -> None:
+        self._shown_at = time.monotonic()
+        content = {"text/html": status_html(status, self._messages), "text/plain": status_line(status)}
+        (self._handle.display if first else self._handle.update)(content, raw=True)
