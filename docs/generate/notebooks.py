@@ -38,6 +38,10 @@ def executed(file: Path, folder: Path) -> nbformat.NotebookNode:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     notebook.metadata.pop("language_info", None)
+    for data in (output.data for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output):
+        if "text/html" in data:
+            data.pop("text/plain", None)  # It is long, and no notebook shows it.
+            data["text/html"] = data["text/html"].replace(f"{folder.resolve()}/", "")
     return notebook
 
 

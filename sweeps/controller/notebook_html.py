@@ -57,7 +57,7 @@ def _phase(s: SweepStatus) -> str:
 
 def _facts(s: SweepStatus) -> Iterator[str]:
     if s.best is not None:
-        where = f"trial {s.best.trial}, step {s.best.step}"
+        where = f"trial {s.best.trial}" + (f", step {s.best.step}" if s.best.step else "")
         yield f"best <b>{s.best.value:.6g}</b> {html.escape(s.metric)} &nbsp; {where} &nbsp; {_pairs(s.best.configuration)}"
     if s.front:
         yield f"{s.front} trial{'s' * (s.front != 1)} on the Pareto front"

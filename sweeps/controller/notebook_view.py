@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sweeps.controller.notebook_html import status_html
-from sweeps.controller.status import STOPPING_GENTLY, SweepStatus, status_line
+from sweeps.controller.status import STOPPING_GENTLY, BestTrial, SweepStatus, status_line, value_text
 from sweeps.core.notebooks import in_notebook
+from sweeps.core.result import SweepResult
+from sweeps.core.trial import flat
 
 StatusCallback = Callable[[SweepStatus], None]
 # Seconds between two updates of the view.
@@ -43,10 +45,14 @@ class NotebookView:
 
     Args:
         handle: IPython's handle of one output, with the methods `display` and `update`.
+
+    Attributes:
+        result: The result of the sweep; None if the sweep has none yet. Set it before `close`.
     """
 
     def __init__(self, handle: Any):
         self._handle = handle
+        self.result: SweepResult | None = None
         self._status: SweepStatus | None = None
         self._shown_at = 0.0  # time.monotonic()
         self._stage: tuple[str | None, str | None] = (None, None)
@@ -65,13 +71,27 @@ class NotebookView:
             self._show(status, first)
 
     def close(self) -> None:
-        """Show the last status for good, without the trials that were running."""
+        """Show the last status for good, without the trials that were running, and with the best trial of the result."""
         if self._status is not None:
             states = Counter({state: number for state, number in self._status.states.items() if state != "RUNNING"})
-            ended = dataclasses.replace(self._status, rows=(), use=(), left=None, stage=self._status.reason or "ended", states=states)
-            self._show(ended, first=False)
+            best = best_of(self.result, self._status.best) if self.result is not None else self._status.best
+            stage = self._status.reason or "ended"
+            self._show(dataclasses.replace(self._status, rows=(), use=(), left=None, stage=stage, states=states, best=best), first=False)
 
     def _show(self, status: SweepStatus, first: bool) -> None:
         self._shown_at = time.monotonic()
         content = {"text/html": status_html(status, self._messages), "text/plain": status_line(status)}
         (self._handle.display if first else self._handle.update)(content, raw=True)
+
+
+def best_of(result: SweepResult, latest: BestTrial | None) -> BestTrial | None:
+    """Return the best trial of a result. While a sweep runs, the best trial may be one that was stopped early, which never wins.
+
+    Args:
+        result: The result.
+        latest: The best trial in the last status.
+    """
+    if result.best is None or result.best["value"] is None or (latest is not None and latest.trial == result.best["trial"]):
+        return latest if result.best is not None else None
+    configuration = (("preprocessor", result.best["preprocessor"]), *flat(result.best["params"]))
+    return BestTrial(result.best["trial"], result.best["value"], 0, tuple((name, value_text(value)) for name, value in configuration))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.commands import discard_stale
 from sweeps.controller.conclusion import Conclusion
-from sweeps.controller.notebook_view import StatusCallback, live_view
+from sweeps.controller.notebook_view import NotebookView, StatusCallback, live_view
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
 from sweeps.controller.store_mirror import StoreMirror, mirrored
@@ -167,7 +167,10 @@ class SweepRun:
         """Run the sweep. This process must hold the lock on the sweep's folder. While the sweep runs, stdout goes to its log."""
         with live_view(self.on_progress) as show:
             self._publish_status = _with_stdout(show) if show else self._publish_status
-            return self._run_logged()
+            result = self._run_logged()
+            if isinstance(show, NotebookView):
+                show.result = result
+            return result
 
     def _run_logged(self) -> SweepResult:
         hint = f"everything that the study has recorded is safe; to continue the sweep: {resume_command(self.folder)}"

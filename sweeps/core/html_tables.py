@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 LEFT, RIGHT = "text-align: left", "text-align: right"
 # Longest text in a cell.
-LONGEST = 60
+LONGEST = 80
 
 
 def escaped(text: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import types
 from collections import Counter
@@ -12,7 +13,7 @@ import pytest
 import sweeps
 from sweeps.controller import notebook_view
 from sweeps.controller.notebook_html import RUNNING_TRIALS, status_html
-from sweeps.controller.notebook_view import STOPPING, NotebookView, live_view
+from sweeps.controller.notebook_view import STOPPING, NotebookView, best_of, live_view
 from sweeps.controller.status import BestTrial, ResourceUse, SweepStatus, TrialRow
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.notebooks import in_notebook
@@ -116,6 +117,21 @@ def test_the_view_is_updated_in_place_and_not_too_often(clock, shape):
     last = Tags(handle.shown[-1][1]["text/html"])
     assert "ended" in last.text and "0 running, 3 completed" in last.text and not last.rows
     assert "best 0.25 (trial 0001)" in handle.shown[-1][1]["text/plain"]
+
+
+def test_in_the_end_the_view_shows_the_winner_which_was_not_stopped_early(shape, tmp_path):
+    ended(made(tmp_path))
+    result = SweepResult.from_json(read_result(tmp_path / "made-1") or {})
+    handle = Handle()
+    view = NotebookView(handle)
+    view(status(shape))
+    view.result = result
+    view.close()
+    text = Tags(handle.shown[-1][1]["text/html"]).text
+    assert "best 0.25 loss trial 0000 preprocessor=none" in text and "0001" not in text
+    assert best_of(dataclasses.replace(result, best=None), status(shape).best) is None
+    same = BestTrial("0000", 0.25, 9)
+    assert best_of(result, same) is same
 
 
 def test_messages_and_an_interrupt_are_shown_at_once_and_stay(clock, shape):
