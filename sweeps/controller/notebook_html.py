@@ -39,6 +39,7 @@ def status_html(s: SweepStatus, messages: Sequence[str] = ()) -> str:
     lines += [f"<div>{text}</div>" for text in _facts(s)]
     if s.rows:
         lines.append(_running(s))
+    lines += [f"<div>trial {row.trial}: {html.escape(row.notice)}</div>" for row in s.rows if row.notice]
     return f'<div style="font-variant-numeric: tabular-nums">{"".join(lines)}</div>'
 
 

@@ -31,9 +31,10 @@ def live_view(on_progress: StatusCallback | None) -> Iterator[StatusCallback | N
     if on_progress is not None or not in_notebook():
         yield on_progress
         return
-    from IPython.display import DisplayHandle
+    import IPython.display
 
-    view = NotebookView(DisplayHandle())
+    ipython: Any = IPython.display  # which has no types
+    view = NotebookView(ipython.DisplayHandle())
     try:
         yield view
     finally:
@@ -60,8 +61,7 @@ class NotebookView:
 
     def __call__(self, status: SweepStatus) -> None:
         """Show a status, unless the view has shown another one of the same phase less than half a second ago."""
-        messages = [*status.messages, *(f"trial {row.trial}: {row.notice}" for row in status.rows if row.notice)]
-        messages += [STOPPING] if status.reason == "interrupted" else []
+        messages = [*status.messages, *([STOPPING] if status.reason == "interrupted" else [])]
         new = [message for message in messages if message not in self._messages]
         first, self._status = self._status is None, status
         phase = (status.stage, status.reason)

@@ -93,6 +93,8 @@ def test_the_view_shows_the_sweep_and_its_running_trials(shape):
     for text in ("trial 0001, step 7", "eta=0.3", "failed 0002: ValueError: <x>", "in use CPU 2/4", "3/9", "eta=0.1, <b>=1"):
         assert text in shown.text, text
     assert shown.rows == 3
+    waits = dataclasses.replace(status(shape), rows=(row(7, shape, notice="waits for <2> GPUs"),))
+    assert Tags(status_html(waits)).text.endswith("trial 0007: waits for <2> GPUs")
     many = Tags(status_html(status(shape, rows=RUNNING_TRIALS + 5)))
     assert many.rows == RUNNING_TRIALS + 1 and "… and 5 more" in many.text
 
