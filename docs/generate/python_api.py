@@ -8,7 +8,11 @@ import sweeps
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Run a sweep": ("run", "resume", "SweepResult"),
-    "Read a space file": ("load", "Space"),
+    "Load a search space": ("load", "Space"),
+    "Domains": (
+        *("grid", "choice", "uniform", "quniform", "loguniform", "qloguniform"),
+        *("randint", "qrandint", "lograndint", "qlograndint", "randn", "qrandn"),
+    ),
     "Look at a sweep": ("open", "Sweep"),
     "Use a bundle": ("load_bundle",),
     "Inside a training loop": ("trial",),

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import textwrap
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +112,20 @@ def write_module(functions: Mapping[str, Any], place: str, folder: Path) -> str:
         first=first,
         version="{}.{}".format(*sys.version_info),
         numbers=sys.version_info[:2],
-        source="\n".join(f"# {line}".rstrip() for each in functions.values() for line in _source(each).splitlines()),
-        imports="\n".join(f"import {name}" for name in sorted(recorder.modules)),
-        later="\n".join([f"    import {name}" for name in sorted(recorder.later)] or ["    pass"]),
+        source="\n#\n".join(textwrap.indent(_source(each).rstrip(), "# ", lambda line: True) for each in functions.values()),
+        imports=_import_lines(recorder.modules, ""),
+        later=_import_lines(recorder.later, "    ") or "    pass",
         pickled="\n".join(textwrap.wrap(base64.b64encode(pickled).decode(), 120)),
         targets=", ".join(functions) + ",",
     )
     write_text(folder / f"{module}.py", text)
     return module
+
+
+def _import_lines(modules: Iterable[str], indent: str) -> str:
+    """Return statements that import modules, without those of Python itself."""
+    others = (name for name in sorted(modules) if name.partition(".")[0] not in sys.stdlib_module_names)
+    return "\n".join(f"{indent}import {name}" for name in others if name.partition(".")[0] != "cloudpickle")
 
 
 def free_name(function: Any, taken: Mapping[str, Any]) -> str:

@@ -61,9 +61,9 @@ def test_numbers_round_trip(number: int | float) -> None:
 def test_positions_and_values() -> None:
     root = parse("# first\na: 1\nb:\n  - x\n  - {c: 'no', d: no}\ne: |\n  two\n  lines\n", "f")
     assert root.plain() == {"a": 1, "b": ["x", {"c": "no", "d": "no"}], "e": "two\nlines\n"}
-    assert root.mark[1:] == (2, 1)
+    assert root.mark[1:3] == (2, 1)
     inner = root.value["b"].value[1]
-    assert inner.mark[1:] == (5, 5)
+    assert inner.mark[1:3] == (5, 5)
     assert inner.keys["d"] == ("f", 5, 15) and inner.value["d"].mark == ("f", 5, 18)
     assert str(inner.value["d"].mark) == "f:5:18"
     assert inner.show() == "{c: 'no', d: no}"
