@@ -48,12 +48,11 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
     """Return the text of a space that was given to `load`, and its tree. The tree is None after a problem of a file."""
     if isinstance(space, Mapping):
         passed = read_passed(space)
-        more = {"functions": passed.functions, "tables": passed.tables, "notes": passed.notes}
-        return SpaceSource(passed.path, passed.text, passed.root, passed.path.parent, **more)
+        base, functions = passed.path.parent, passed.functions
+        return SpaceSource(passed.path, passed.text, passed.root, base, functions=functions, tables=passed.tables, notes=passed.notes)
     if isinstance(space, Space):
         root = parse_passed(space.text) if space.is_passed else parse(space.text, space.places[""].removesuffix(":1:1"))
-        kept = {"overrides": space.overrides, "functions": space.functions, "tables": space.tables, "notes": space.notes}
-        return SpaceSource(space.path, space.text, root, space.data.base, **kept)
+        return SpaceSource(space.path, space.text, root, space.data.base, space.overrides, space.functions, space.tables, space.notes)
     if not isinstance(space, (str, os.PathLike)):
         raise InputError(Problem(PLACE, f"must be the path of a space file, a dict or a sweeps.Space, got {type(space).__name__}"))
     place, text, tree = str(space), "", None
