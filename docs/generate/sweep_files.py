@@ -32,7 +32,7 @@ FILES: Mapping[str, str] = {
     "trials/ID/mlflow.json": "The id of the trial's run in MLflow.",
     "trials/ID/mlflow.db": "Data that the loop logged to MLflow while the server did not answer.",
     "tables/": "Tables that a Python script passed to `sweeps.run`. See [Run from Python](../how-to/run-from-python.md#tables).",
-    "functions/": "Functions and classes of a script that called `sweeps.run`. See [Run from Python](../how-to/run-from-python.md#functions).",
+    "functions/": "Functions and classes of a script that uses sweeps. See [Run from Python](../how-to/run-from-python.md#functions).",
     "prepared/": "Fitted preprocessors and the test split. Exports read them.",
     "exports/ID/": "The bundles that `sweeps export` wrote. An ensemble of at most N models is in `exports/ensemble-N/`.",
     "lock": "A lock file. It is locked while a process runs the sweep, and it is never deleted.",
