@@ -18,7 +18,7 @@ from tests.commands import invoke
 
 pytestmark = pytest.mark.integration
 
-ROWS = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40) % 2})
+ROWS = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40) / 4})
 
 
 def notebook_cells(offset: float) -> dict[str, Any]:

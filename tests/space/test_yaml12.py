@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
-from sweeps.space.nodes import scalar
+from sweeps.space.nodes import Mark, scalar
 from sweeps.space.yaml12 import MAX_DEPTH, parse
 from tests.space.conftest import HEAD
 
@@ -64,7 +64,7 @@ def test_positions_and_values() -> None:
     assert root.mark[1:3] == (2, 1)
     inner = root.value["b"].value[1]
     assert inner.mark[1:3] == (5, 5)
-    assert inner.keys["d"] == ("f", 5, 15) and inner.value["d"].mark == ("f", 5, 18)
+    assert inner.keys["d"] == Mark("f", 5, 15) and inner.value["d"].mark == Mark("f", 5, 18)
     assert str(inner.value["d"].mark) == "f:5:18"
     assert inner.show() == "{c: 'no', d: no}"
 
