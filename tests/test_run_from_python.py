@@ -75,7 +75,7 @@ def test_a_sweep_from_python_works_without_the_script(clean_ray, tmp_path, monke
     assert sweeps.load_bundle(result.bundle).predict(ROWS.head(2))["prediction"].tolist() == [expected, expected]
     sweep = Path(shutil.move(result.dir, tmp_path / "moved"))
     monkeypatch.chdir(tmp_path)
-    assert "cells" in invoke("show", sweep).stdout
+    assert "2 completed of 2" in invoke("show", sweep).stdout
     rerun = invoke("rerun", sweep, "1")
     assert rerun.exit_code == 0 and "bit-identical" in rerun.stdout, rerun.output
     resumed = invoke("resume", sweep, "--add-trials", "1", "--json")
