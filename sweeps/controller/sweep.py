@@ -330,8 +330,8 @@ class Sweep:
 
         Args:
             trial: Number or id of the trial. The default is the best trial.
-            how: Options of the command `sweeps export`: `top`, `pareto`, `refit`, `latest`, `output`, `trust`, `cpus` and `gpus`. For
-                example, `refit=True` trains the trial again on the train and valid rows together.
+            how: Options of the command `sweeps export`: `top`, `pareto`, `refit`, `latest`, `ensemble`, `output`, `trust`, `cpus` and
+                `gpus`. For example, `refit=True` trains the trial again on the train and valid rows together.
 
         Returns:
             The bundles, the best trial first. Each has the `path` of its folder, which `sweeps.load_bundle` takes, and `notes`.
