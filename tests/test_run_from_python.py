@@ -80,7 +80,7 @@ def test_a_sweep_from_python_works_without_the_script(clean_ray, tmp_path, monke
     assert rerun.exit_code == 0 and "bit-identical" in rerun.stdout, rerun.output
     resumed = invoke("resume", sweep, "--add-trials", "1", "--json")
     assert json.loads(resumed.stdout)["trials"]["completed"] == 3, resumed.output
-    exported = invoke("export", sweep, "--trial", "0", "--json")
+    exported = invoke("export", sweep, "--trial", "0")
     assert exported.exit_code == 0, exported.output
     (module,) = SweepFolder(sweep).functions.glob("*.py")
     module.write_text(module.read_text() + "\n")
