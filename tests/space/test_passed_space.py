@@ -143,7 +143,7 @@ def test_a_script_takes_the_place_of_the_file(tmp_path, monkeypatch):
     script = tmp_path / "scripts" / "tune.py"
     script.parent.mkdir()
     script.touch()
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script))
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
     space = load({key: value for key, value in SPACE.items() if key != "name"})
     assert (space.name, space.path, space.data.base) == ("tune", script, script.parent)
     monkeypatch.delattr(sys.modules["__main__"], "__file__")
