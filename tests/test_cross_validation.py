@@ -71,6 +71,7 @@ def swept(folder: Path, module: str, valid: str = "{folds: 4}", more: str = "", 
     return result, [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.extended
 def test_the_value_is_the_mean_over_the_folds_and_the_winner_is_trained_on_all_rows(clean_ray, tmp_path):
     result, log = swept(tmp_path, "folds_mean")
     x, y = load_diabetes(return_X_y=True)

@@ -15,7 +15,7 @@ from sweeps.data.load import load_splits
 from sweeps.space import load
 from tests.commands import invoke
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(240)]
 
 SPACE = """
 name: flowers

@@ -14,6 +14,7 @@ from tests.scaffold.tables import dirty
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
+@pytest.mark.extended
 def test_a_dirty_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = dirty()

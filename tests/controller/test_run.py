@@ -298,6 +298,7 @@ def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(clean_r
     assert (result.fits, result.trials["completed"]) == (1, 2)
 
 
+@pytest.mark.extended
 def test_a_loop_that_learns_from_images_leaves_a_bundle_that_predicts_them(clean_ray, tmp_path):
     import ray.data
 

@@ -75,8 +75,9 @@ def test_the_example_searches_and_repeats_itself(examples, tmp_path, name):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", ["random-stop", pytest.param("near-best", marks=pytest.mark.extended)])
+@pytest.mark.parametrize("name", ["random-stop", "near-best"])
 def test_the_example_runs(examples, tmp_path, name):
     result = sweeps.run(examples / f"{name}.yaml", dir=tmp_path)
     assert result.best is not None and sum(result.trials.values()) == 6
