@@ -83,7 +83,7 @@ def select(predictions: Sequence[np.ndarray], score: Score, minimize: bool, roun
 def _reduced(chosen: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:
     """Return the weights without a common divisor, in the order of `Selection.weights`.
 
-    Without this, a model that was chosen three times could score otherwise than the model alone, because sums are rounded.
+    Without this, a model that was chosen three times could get another score than the model alone, because sums are rounded.
     """
     divisor = math.gcd(*chosen.values())
     return {i: chosen[i] // divisor for i in sorted(chosen, key=lambda i: (-chosen[i], place[i]))}

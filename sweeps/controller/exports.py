@@ -230,6 +230,8 @@ class _Export:
                 return Written(target)
             raise _exists(target)
 
+        check_recipes(SweepFolder(self.folder).tables, self.trust)
+
         def write(work: Path) -> Written:
             variants = read_splits(self.folder, space, self.roots, self.store.data)
             done = ensemble.export_ensemble(self.folder, space, self.store, candidates, variants, rounds, work, self.roots, self.trust)

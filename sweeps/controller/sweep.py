@@ -59,7 +59,7 @@ class Sweep:
     """A sweep, read from its folder. The sweep may be running, paused, finished, interrupted, killed or failed.
 
     A property reads the folder each time that you access it, so the value is up to date while the sweep runs. Only `bundle` is loaded once
-    and kept. Properties write nothing to the folder. No user code runs, unless you access `bundle` or continue a sweep with `resume`.
+    and kept. Properties write nothing to the folder. No user code runs, unless you access `bundle` or call `export` or `resume`.
 
     Attributes:
         folder: The sweep's folder.

@@ -1,7 +1,8 @@
 """The domains of the space file as functions, for search spaces in Python.
 
 Each function returns the mapping that stands for the domain in a space file: `loguniform(1e-4, 1)` is `{"loguniform": [0.0001, 1]}`. Names
-and meanings are those of Ray Tune. The arguments are checked when the search space is loaded, together with the rest of the space.
+and meanings are those of Ray Tune, except `grid`, which Ray Tune calls `grid_search`. The arguments are checked when the search space is
+loaded, together with the rest of the space.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ When = Mapping[str, Any] | None
 
 
 def grid(options: Iterable[Any], *, when: When = None) -> dict[str, Any]:
-    """Return a domain in which every option gets the same number of trials.
+    """Return a domain in which the options get equally many trials. Some may get one trial more.
 
     Args:
         options: The options. An option may contain further domains.
-        when: Condition: a mapping from the name of another dimension, such as `params.booster`, to a value or a list of values.
+        when: Condition: a mapping from the name of another dimension, such as `params.booster`, to a value, a comparison
+            such as `"> 3"`, or a list of values.
     """
     return _domain("grid", list(options), when)
 

@@ -113,7 +113,8 @@ class Space:
     def to_yaml(self) -> str:
         """Return the space as the text of a space file, with the overrides applied, and without comments.
 
-        Tables that a script passed are left out.
+        Tables that a script passed are left out. A function that the script passed and that no module has appears under its generated
+        name, such as `train_89df371f:train`, which only a sweep can import. Otherwise the text works as a space file.
         """
         from sweeps.space.source import tree_of
         from sweeps.space.yaml_writer import block
