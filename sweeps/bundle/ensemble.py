@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from sweeps.bundle import averaging, selection, write
 from sweeps.bundle.export import (
@@ -25,11 +26,13 @@ from sweeps.bundle.manifest import Member
 from sweeps.core import metrics, references
 from sweeps.core.checkpoint_files import local_checkpoint
 from sweeps.core.errors import BundleError, InputError, Problem
-from sweeps.core.label_columns import label_columns
+from sweeps.core.label_columns import MULTILABEL, label_columns
+from sweeps.core.references import is_reference
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import refuse_special_files
 from sweeps.core.trial import CHECK_PREDICTIONS, format_trial_id
+from sweeps.core.trust import UntrustedFile
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key
 from sweeps.space import Space
@@ -37,8 +40,6 @@ from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sweeps.data.variants import DataVariants
 
 OPTION = "--ensemble"
@@ -282,7 +283,13 @@ class _Exporter:
             trial = self.study_store.trial(alike[0].number)
             splits = self.variants.splits(trial.data)
             raw = splits.valid.select(list(splits.features)).to_pandas()
-            rows = self._prepared.load_chain(trial.preprocessor, trial.data).transform(raw)
+            try:
+                rows = self._prepared.load_chain(trial.preprocessor, trial.data).transform(raw)
+            except UntrustedFile:
+                raise
+            except Exception as e:  # a user's step may raise anything
+                self.problems.update({model.trial: f"its preprocessor failed: {type(e).__name__}: {e}" for model in alike})
+                continue
             for model in alike:
                 try:
                     yield model.number, self._predict(model, rows, info)
@@ -299,10 +306,14 @@ class _Exporter:
         assert load is not None
         with self._local(model) as source:
             output = np.asarray(predict_checkpoint(self.study_store.trial(model.number), load, source, rows))
-        only_classes = info.classes is not None and output.ndim == 1 and output.dtype.kind in "iub"
+        only_classes = output.dtype.kind in "iub" and (info.task == MULTILABEL or (info.classes is not None and output.ndim == 1))
         if only_classes and metrics.needs(metric, info.task) not in (None, "classes"):
             raise BundleError(f"`{metric}` needs probabilities, but the model predicts only classes")
-        return averaging.to_numbers(output, info.task, len(info.classes or ()))
+        numbers = averaging.to_numbers(output, info.task, len(info.classes or ()))
+        if is_reference(metric) and (only_classes or numbers.shape != output.shape):
+            got = f"the model predicts an array of {output.dtype} with shape {output.shape}, and the average has shape {numbers.shape}"
+            raise BundleError(f"`{metric}` is a function that gets what the model predicts; {got}")
+        return numbers
 
     def _score(self, task: str | None, labels: np.ndarray, predictions: np.ndarray) -> float:
         metric = self.space.objective.metric
@@ -368,8 +379,8 @@ class _Exporter:
         infos = {model: self._prepared.load_info(trial.data) for model, trial in trials.items()}
         first = next(iter(infos.values()))
         checks = {name: info.check[name] for info in infos.values() for name in info.features}
-        whole = next(iter(self.variants.sources.values())).features
-        raw = first.check[[]].assign(**{name: checks[name] for name in sorted(checks, key=whole.index)})
+        whole = list(dict.fromkeys(name for source in self.variants.sources.values() for name in source.features))
+        raw = pd.DataFrame({name: checks[name] for name in sorted(checks, key=whole.index)}, index=first.check.index)
         described = []
         for model, weight in members.items():
             trial, (value, test) = trials[model], scores[model.number]

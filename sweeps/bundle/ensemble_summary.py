@@ -46,7 +46,7 @@ class EnsembleSummary(BaseModel):
     """An ensemble that a sweep has exported.
 
     Attributes:
-        path: folder of the bundle.
+        path: folder of the bundle. If the sweep is in a store and was copied from there, its address.
         metric: metric of the objective.
         value: score of the ensemble on valid.
         test: score of the ensemble on test; None if it is not known.
@@ -57,7 +57,7 @@ class EnsembleSummary(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
-    path: Path
+    path: Path | str
     metric: str
     value: float
     test: float | None
@@ -71,16 +71,18 @@ class EnsembleSummary(BaseModel):
         return self.model_dump(mode="json")
 
 
-def ensembles_of(folder: Path) -> list[EnsembleSummary]:
+def ensembles_of(folder: Path, store: str | None = None) -> list[EnsembleSummary]:
     """Return the ensembles in the folder `exports` of a sweep, sorted by name. Folders without a valid manifest are left out.
 
     Args:
         folder: the sweep's folder.
+        store: address of the sweep in a store, if the folder is a copy of it.
     """
-    return sorted(_read(SweepFolder(folder).exports), key=lambda ensemble: ensemble.path)
+    exports = SweepFolder(folder).exports
+    return sorted(_read(exports, f"{store}/{exports.name}" if store else None), key=lambda ensemble: str(ensemble.path))
 
 
-def _read(exports: Path) -> Iterator[EnsembleSummary]:
+def _read(exports: Path, address: str | None) -> Iterator[EnsembleSummary]:
     for file in exports.glob(f"*/{MANIFEST}"):
         content = read_json_object(file)
         if content is None or not content.get("members") or not is_text(str(file.parent)):
@@ -91,7 +93,7 @@ def _read(exports: Path) -> Iterator[EnsembleSummary]:
             continue
         made, single = found.made, found.made.ensemble.single
         yield EnsembleSummary(
-            path=file.parent,
+            path=f"{address}/{file.parent.name}" if address else file.parent,
             metric=made.metric,
             value=made.value,
             test=made.test,

@@ -98,7 +98,7 @@ def _show(
     if as_csv:
         click.echo(printable(trials_csv(study, summary, sort, chosen)), nl=False)
         return
-    importance, ensembles = _importance(folder, study), ensembles_of(folder)
+    importance, ensembles = _importance(folder, study), ensembles_of(folder, summary.store if is_copy else None)
     if as_json:
         recorded_trials = [t.to_json() for t in (study.trials if study else ())]
         shares = dict(importance.shares) if importance is not None else {}

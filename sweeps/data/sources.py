@@ -197,7 +197,9 @@ def to_arrow(result: Any) -> pa.Table | None:
         return result.to_arrow(compat_level=polars.CompatLevel.oldest())  # Arrow cannot cast categories of the newer type of text
     if hasattr(result, "with_format") and hasattr(result, "features"):  # a dataset of Hugging Face
         arrow = result.with_format("arrow")
-        result = arrow[:] if hasattr(arrow, "__len__") else pa.concat_tables(arrow.iter(batch_size=BATCH_ROWS))
+        if hasattr(arrow, "__len__"):
+            return arrow[:]
+        return pa.concat_tables(arrow.iter(batch_size=BATCH_ROWS), promote_options="permissive")  # each batch has types of its own
     if isinstance(result, pa.Table):
         return result
     if isinstance(result, pd.DataFrame):

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import inspect
 import io
+import keyword
 import re
 import shutil
 import sys
@@ -131,7 +132,9 @@ def _import_lines(modules: Iterable[str], indent: str) -> str:
 def free_name(function: Any, taken: Mapping[str, Any]) -> str:
     """Return a name for a function in a generated module, which no other function in `taken` has."""
     inner = function.func if isinstance(function, functools.partial) else function
-    name = re.sub(r"\W", "", getattr(inner, "__name__", "")).strip("_") or "function"
+    name = re.sub(r"\W", "", getattr(inner, "__name__", "")).strip("_")
+    if not name.isidentifier() or keyword.iskeyword(name):  # such as `lambda`
+        name = "function"
     return next(each for each in (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))) if each not in taken)
 
 

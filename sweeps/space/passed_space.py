@@ -20,7 +20,7 @@ from sweeps.core.library_code import is_library_file
 from sweeps.space import passed_functions
 from sweeps.space.nodes import Node
 from sweeps.space.passed_tables import KEYS
-from sweeps.space.yaml12 import MAX_DEPTH, parse
+from sweeps.space.yaml12 import MAX_BYTES, MAX_DEPTH, parse
 from sweeps.space.yaml_writer import block
 
 # Place of a problem that concerns the whole dict.
@@ -65,6 +65,8 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     converter = _Converter((path.parent, Path.cwd()))
     plain = converter.convert(space)
     text = block(plain)
+    if len(text.encode()) > MAX_BYTES:
+        raise InputError(Problem(PLACE, f"has more than {MAX_BYTES:,} bytes as YAML; pass tables with `data`, and long values in a file"))
     return PassedSpace(path, text, parse_passed(text), converter.tables, converter.folder, converter.notes)
 
 
@@ -147,7 +149,9 @@ class _Converter:
         elif isinstance(value, Mapping):
             for key, inner in value.items():
                 below = f"{path}.{getattr(key, '__name__', key)}" if path else str(key)
-                if not isinstance(key, (*SCALARS, type(None))):
+                if isinstance(key, (Mapping, list, tuple, range)):
+                    self._problems.append(Problem(path or PLACE, f"the key {key!r} must be a text, a number, a function or a class"))
+                elif not isinstance(key, (*SCALARS, type(None))):
                     self._collect(key, below, depth)
                 self._collect(inner, below, depth + 1)
         elif isinstance(value, (list, tuple, range)):

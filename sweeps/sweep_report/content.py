@@ -232,7 +232,7 @@ def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
     rows = []
     for found in ensembles:
         members = ", ".join(f"{trial} (weight {weight})" for trial, weight in found.members.items())
-        rows.append([f"`{cell(found.path.name)}`", number(found.value), number(found.test), members])
+        rows.append([f"`{cell(Path(found.path).name)}`", number(found.value), number(found.test), members])
         single = f"the best single model, trial {found.single}"
         rows.append([single, number(found.single_value), number(found.single_test), ""])
     head = ["", f"{cell(base_name(ensembles[0].metric))} on valid", "on test", "members"]

@@ -92,7 +92,7 @@ def space_text(module: str, source: str, label: str, metric: str, goal: str, mor
         f"""\
         name: models
         trainer: {{loop: "{module}:train", load: "{module}:load", backend: none}}
-        data: {{train: "{source}", label: {label}, valid: 0.3, test: 0.2{more}}}
+        data: {{train: {source if source.startswith("{") else f'"{source}"'}, label: {label}, valid: 0.3, test: 0.2{more}}}
         objective: {{metric: "{metric}", goal: {goal}}}
         search: {{algorithm: random}}
         limits: {{max_trials: 8}}

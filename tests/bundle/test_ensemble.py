@@ -16,6 +16,7 @@ from sweeps.bundle.selection import Selection
 from sweeps.controller import exports
 from sweeps.core import metrics
 from sweeps.core.errors import BundleError, InputError
+from sweeps.data.prepared_store import PreparedStore
 from sweeps.terminal.text import format_ensemble
 from tests.bundle.ensemble_sweeps import made, reopened
 from tests.commands import invoke
@@ -130,6 +131,41 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(tmp_pat
         InputError, match="no model of this sweep has a finite `logloss` on valid: trial 0000 `logloss` needs probabilities"
     ):
         export(sweep, 3, tmp_path)
+
+
+def test_a_function_as_the_metric_gets_only_what_models_predict(tmp_path, monkeypatch, written):
+    kinds = ("codes", "scores", "scores")
+    sweep = made(tmp_path, monkeypatch, metric="sklearn.metrics:brier_score_loss", kinds=kinds)
+    told = "\n".join(export(sweep, 3, tmp_path).notes)
+    assert "note: trial 0000 is no candidate: `sklearn.metrics:brier_score_loss` is a function that gets what the model predicts" in told
+
+
+def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, written):
+    sweep = made(tmp_path, monkeypatch, more="")
+    load_chain = PreparedStore.load_chain
+
+    def fails_with_a_step(self, steps, data):
+        if steps:
+            raise RuntimeError("the step is gone")
+        return load_chain(self, steps, data)
+
+    monkeypatch.setattr(PreparedStore, "load_chain", fails_with_a_step)
+    told = "\n".join(export(sweep, 3, tmp_path).notes)
+    assert "is no candidate: its preprocessor failed: RuntimeError: the step is gone" in told and "among 3 trials" in told
+
+
+def test_members_may_have_columns_that_the_first_source_lacks(tmp_path, monkeypatch, written):
+    from sklearn.datasets import load_breast_cancer
+
+    frame = load_breast_cancer(as_frame=True).frame
+    (tmp_path / "files").mkdir()
+    frame.drop(columns="mean radius").to_parquet(tmp_path / "files" / "fewer.parquet")
+    frame.to_parquet(tmp_path / "files" / "all.parquet")
+    files = [str(tmp_path / "files" / name) for name in ("fewer.parquet", "all.parquet")]
+    sweep = made(tmp_path / "sweep", monkeypatch, source=f'{{grid: ["{files[0]}", "{files[1]}"]}}', more="")
+    everything = Selection(dict.fromkeys(range(2), 1), 0.5, 0, 0.6, (0.6,))
+    monkeypatch.setattr(selection, "select", lambda *_: everything)
+    export(sweep, 2, tmp_path)
 
 
 def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monkeypatch, written):

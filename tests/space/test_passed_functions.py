@@ -108,7 +108,15 @@ def test_functions_that_cannot_be_stored_are_refused_in_one_line(tmp_path, monke
 
 def test_names_are_unique():
     assert free_name(user_loops.plain, {}) == "plain" and free_name(user_loops.plain, {"plain": 1}) == "plain_2"
-    assert free_name(lambda: 1, {}) == "lambda" and free_name(functools.partial(pow), {}) == "pow"
+    assert free_name(lambda: 1, {}) == "function" and free_name(functools.partial(pow), {}) == "pow"
+
+
+def test_a_lambda_is_stored_in_a_module_that_can_be_imported(tmp_path, monkeypatch):
+    twice = lambda x: 2 * x  # noqa: E731
+    name = free_name(twice, {})
+    module = write_module({name: twice}, "trainer.loop", tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert getattr(importlib.import_module(module), name)(4) == 8
 
 
 def test_another_version_of_python_is_named(tmp_path):
@@ -127,7 +135,7 @@ def test_a_sweep_keeps_its_functions_and_runs_only_signed_ones(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     space = load({**SPACE, "trainer": lambda config: {"loss": config["x"]}})
     assert space.notes == (
-        "trainer.loop: `lambda` is stored in the sweep's folder; `sweeps resume` and `rerun` use this copy, even if you change your code "
+        "trainer.loop: `function` is stored in the sweep's folder; `sweeps resume` and `rerun` use this copy, even if you change your code "
         "later",
     )
     sweep = tmp_path / "sweep"

@@ -229,6 +229,16 @@ def test_other_objects_are_refused(value: Any, text: str):
     assert line.startswith("space.params.other") and text in line
 
 
+def test_a_key_that_yaml_lacks_is_refused():
+    (line,) = message(with_params(other={("a", "b"): 1}))
+    assert line == "space.params.other: the key ('a', 'b') must be a text, a number, a function or a class"
+
+
+def test_a_space_that_no_command_could_read_again_is_refused():
+    (line,) = message(with_params(other="x" * 1_000_000))
+    assert line.startswith("space: has more than 1,000,000 bytes as YAML")
+
+
 def test_domains_of_other_tools_are_refused():
     optuna = pytest.importorskip("optuna")
     (line,) = message(with_params(eta=optuna.distributions.FloatDistribution(0, 1)))

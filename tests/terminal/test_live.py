@@ -212,7 +212,8 @@ def test_a_sweep_on_a_terminal_shows_the_view_and_leaves_stdout_clean(tmp_path):
             process.wait(20)
     assert process.returncode == 0, terminal.screen
     assert out.startswith("own-") and "best trial" in out and "\x1b" not in out
-    (left,) = [shown for shown in terminal.screen if shown]
+    data, left = [shown for shown in terminal.screen if shown]
+    assert data.startswith("data: 150 rows, 4 features"), data
     assert left.startswith("3/3 trials · 0 running"), left
 
 
