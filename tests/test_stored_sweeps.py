@@ -137,7 +137,7 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
     assert not leaks(first, second, third, bucket_files)
 
 
-@pytest.mark.extended
+@pytest.mark.long
 def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(tmp_path, monkeypatch, bucket):
     monkeypatch.setenv("SWEEPS_STORE_TIMEOUT", "2")
     here = machine(tmp_path, "here", monkeypatch)

@@ -135,6 +135,7 @@ def test_a_stream_gives_ranks_the_same_rows_as_memory_and_makes_the_same_bundle(
     assert again.exit_code == 0, again.stderr
 
 
+@pytest.mark.long
 def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(clean_ray, files, checked_in_this_process):
     result = swept(files, "stream", "1", valid="0.2", trials=1)
     train, valid = seen(files, "stream", "0000", "train")[0], seen(files, "stream", "0000", "valid")[0]
