@@ -46,7 +46,7 @@ def executed(file: Path, folder: Path) -> nbformat.NotebookNode:
 
 
 def outputs(notebook: nbformat.NotebookNode) -> list[list[str]]:
-    """Return the kinds of the outputs of each code cell, such as `text/html` or `stderr`. Of several formats, the richest is named."""
+    """Return the kinds of the outputs of each code cell, such as `text/html` or `stderr`: the richest format of each output."""
     return [[_kind(output) for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]
 
 

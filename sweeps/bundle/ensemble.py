@@ -27,7 +27,6 @@ from sweeps.core import metrics, references
 from sweeps.core.checkpoint_files import local_checkpoint
 from sweeps.core.errors import BundleError, InputError, Problem
 from sweeps.core.label_columns import MULTILABEL, label_columns
-from sweeps.core.references import is_reference
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import refuse_special_files
@@ -310,7 +309,7 @@ class _Exporter:
         if only_classes and metrics.needs(metric, info.task) not in (None, "classes"):
             raise BundleError(f"`{metric}` needs probabilities, but the model predicts only classes")
         numbers = averaging.to_numbers(output, info.task, len(info.classes or ()))
-        if is_reference(metric) and (only_classes or numbers.shape != output.shape):
+        if references.is_reference(metric) and (only_classes or numbers.shape != output.shape):
             got = f"the model predicts an array of {output.dtype} with shape {output.shape}, and the average has shape {numbers.shape}"
             raise BundleError(f"`{metric}` is a function that gets what the model predicts; {got}")
         return numbers

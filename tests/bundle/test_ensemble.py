@@ -16,6 +16,7 @@ from sweeps.bundle.selection import Selection
 from sweeps.controller import exports
 from sweeps.core import metrics
 from sweeps.core.errors import BundleError, InputError
+from sweeps.core.trust import UntrustedFile
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.terminal.text import format_ensemble
 from tests.bundle.ensemble_sweeps import made, reopened
@@ -24,7 +25,7 @@ from tests.commands import invoke
 
 @pytest.fixture
 def written(monkeypatch):
-    """What `write_bundle` gets. Nothing is written."""
+    """Replace `write_bundle` by a function that writes nothing. Return a list of the arguments of each call."""
     calls = []
 
     def keep(target, **arguments):
@@ -168,6 +169,14 @@ def test_members_may_have_columns_that_the_first_source_lacks(tmp_path, monkeypa
     export(sweep, 2, tmp_path)
 
 
+def test_an_unsigned_recipe_of_a_table_is_refused_before_data_is_read(tmp_path, monkeypatch):
+    sweep = made(tmp_path, monkeypatch)
+    (sweep.folder / "tables").mkdir()
+    (sweep.folder / "tables" / "train.lazy").write_bytes(b"x")
+    with pytest.raises(UntrustedFile, match=r"train\.lazy"):
+        exports.export(sweep.folder, ensemble=2)
+
+
 def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monkeypatch, written):
     export(made(tmp_path, monkeypatch, check=False), 3, tmp_path)
     assert written[0]["expected"] is None
@@ -269,7 +278,8 @@ def test_show_reads_only_valid_manifests_of_ensembles(changed, valid, tmp_path):
     for name, content in {"ensemble-3": {**MANIFEST, **changed}, "0001": {"made": MADE}, "list": []}.items():
         (tmp_path / "exports" / name).mkdir(parents=True)
         (tmp_path / "exports" / name / "manifest.json").write_text(json.dumps(content))
-    found = ensembles_of(tmp_path)
+    found, of_copy = ensembles_of(tmp_path), ensembles_of(tmp_path, "s3://bucket/sweep")
+    assert [ensemble.path for ensemble in of_copy] == ["s3://bucket/sweep/exports/ensemble-3"] * valid
     assert [ensemble.path.name for ensemble in found] == ["ensemble-3"] * valid
     for summary in found:
         assert summary.members == {"0003": 2, "0001": 1} and (summary.single, summary.single_value) == ("0003", 2.0)

@@ -17,7 +17,7 @@ from sweeps.core import trust
 from sweeps.core.errors import InputError
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.data.passed_tables import lazy_files, load_lazy, named_tables, save_tables
-from sweeps.data.sources import read_source
+from sweeps.data.sources import read_source, to_arrow
 from sweeps.space.passed_tables import table_overrides
 
 FRAME = pd.DataFrame({"x": [1.5, 2.5, 3.5], "c": pd.Categorical(["a", "b", "a"]), "y": [0, 1, 0]}, index=[7, 8, 9])
@@ -77,6 +77,21 @@ def test_datasets_of_hugging_face_are_copied_and_streams_stay_lazy(tmp_path):
     (lazy,) = lazy_files(tmp_path / "tables")
     assert lazy.name == "valid.lazy" and isinstance(load_lazy(lazy), datasets.IterableDataset)
     assert read_source(str(lazy), tmp_path, "data.valid").column("y").to_pylist() == [0, 1, 0]
+
+
+def test_the_batches_of_a_stream_may_have_different_types():
+    class Stream:  # has what an IterableDataset of Hugging Face has
+        features = None
+
+        def with_format(self, _):
+            return self
+
+        def iter(self, _=None, batch_size=None):
+            yield pa.table({"note": pa.nulls(2)})
+            yield pa.table({"note": ["a"]})
+
+    table = to_arrow(Stream())
+    assert table is not None and table["note"].to_pylist() == [None, None, "a"]
 
 
 def test_other_objects_are_refused_in_one_line(tmp_path):
