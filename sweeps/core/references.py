@@ -21,9 +21,11 @@ from typing import Any
 from sweeps.core.suggestions import did_you_mean
 
 # Regular expression of a reference, for JSON Schemas.
+PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
+PARSE_TRIES = 5
+
 # True in a block of `absent_modules_allowed`.
 _absent_allowed = contextvars.ContextVar("absent_allowed", default=False)
-PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 
 
 class RefError(Exception):
@@ -142,12 +144,26 @@ def _as_typed(folder: Path) -> str:
     return f"./{folder.relative_to(here)}".removesuffix("/.") + "/" if folder.is_relative_to(here) else f"{folder}/"
 
 
+def syntax_tree(source: str | bytes) -> ast.Module:
+    """Parse Python source code as `ast.parse` does.
+
+    Raises:
+        SyntaxError: The source is not valid Python.
+        ValueError: The source contains a null byte.
+    """
+    for _ in range(PARSE_TRIES - 1):
+        # Python before 3.11.8 and 3.12.2 raises this error if another thread parses at the same time (CPython issue 106905).
+        with contextlib.suppress(SystemError):
+            return ast.parse(source)
+    return ast.parse(source)
+
+
 def parse_source(path: Path) -> ast.Module | None:
     """Parse a Python source file. Return None if the file is compiled, cannot be read or has a syntax error."""
     if path.suffix != ".py":
         return None
     try:
-        return ast.parse(path.read_bytes())
+        return syntax_tree(path.read_bytes())
     except (SyntaxError, ValueError, OSError):  # Python 3.11 raises a ValueError if the file contains a null byte.
         return None
 

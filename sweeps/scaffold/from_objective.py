@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
 from sweeps.scaffold.from_optuna import Parameter, space_text
 
@@ -110,7 +111,7 @@ def _source(objective: Callable[..., Any]) -> str:
 def suggestions_in(source: str) -> list[tuple[str, int]]:
     """Return the parameter and the line of each `suggest_...("name", ...)` in a source. Names that are computed are left out. Pure."""
     try:
-        tree = ast.parse(source)
+        tree = references.syntax_tree(source)
     except SyntaxError:
         return []
     found = []

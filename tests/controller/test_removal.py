@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import click.testing
+import mlflow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +84,17 @@ def test_the_runs_of_the_sweep_and_their_artifacts_are_deleted_and_other_runs_st
     assert {run.info.run_id for run in left} == set(others)
     assert {path.name for path in artifacts.iterdir()} == {others[0]} and list(experiment.tags) == [f"mlflow.sharedViewState.{other.name}"]
     assert not sweep.exists() and other.is_dir() and runs
+
+
+@pytest.mark.parametrize("before", [None, "sqlite:///mine.db"])
+def test_mlflow_logs_to_the_same_place_as_before_the_removal(sweep, monkeypatch, before):
+    record_in_mlflow(sweep)
+    if before is not None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", before)
+    uri = f"sqlite:///{sweep.parent / 'mlflow.db'}"
+    invoke("rm", sweep, "--yes", "--tracking-uri", uri)
+    assert os.environ.get("MLFLOW_TRACKING_URI") == before and mlflow.get_tracking_uri() != uri and not sweep.exists()
+    assert before is None or mlflow.get_tracking_uri() == before
 
 
 def test_a_run_from_which_a_model_was_registered_stays(sweep):

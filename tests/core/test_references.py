@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import pytest
@@ -51,6 +52,24 @@ def test_the_half_that_fails_is_named(module):
     assert "write `module:attr`" in references.problem("a:b:c")
     assert references.literal(module, "BACKEND") == "torch"
     assert references.literal(module, "NOTHING") is None
+
+
+@pytest.mark.parametrize("failures", [1, references.PARSE_TRIES - 1, references.PARSE_TRIES])
+def test_parsing_is_repeated_if_another_thread_disturbed_it(tmp_path, monkeypatch, failures):
+    calls = iter(range(100))
+
+    def disturbed(source, parse=ast.parse):
+        if next(calls) < failures:
+            raise SystemError("AST constructor recursion depth mismatch (before=183, after=28)")
+        return parse(source)
+
+    (tmp_path / "mine.py").write_text("loss = 1\n")
+    monkeypatch.setattr(ast, "parse", disturbed)
+    if failures < references.PARSE_TRIES:
+        assert isinstance(references.parse_source(tmp_path / "mine.py"), ast.Module)
+    else:
+        with pytest.raises(SystemError, match="mismatch"):
+            references.parse_source(tmp_path / "mine.py")
 
 
 def test_roots_are_searched_before_the_path(tmp_path):

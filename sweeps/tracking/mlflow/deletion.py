@@ -163,10 +163,15 @@ def delete_runs(found: SweepRuns) -> str | None:
 def _collect(found: SweepRuns) -> None:
     """Delete runs that are marked as deleted for good, with their artifacts, as `mlflow gc` does."""
     from mlflow.cli import gc
+    from mlflow.tracking._tracking_service.utils import _use_tracking_uri
 
     arguments = ["--backend-store-uri", found.uri, "--tracking-uri", found.uri, "--run-ids", ",".join(found.runs)]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    variable = os.environ.get("MLFLOW_TRACKING_URI")
+    # `gc` sets the tracking URI of this process and leaves it set.
+    with _use_tracking_uri(found.uri), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         gc.main(arguments, standalone_mode=False)
+    if variable is not None:  # MLflow has removed the variable.
+        os.environ["MLFLOW_TRACKING_URI"] = variable
     for folder in found.artifacts:
         with contextlib.suppress(OSError):  # a run that logged no artifact has no folder
             folder.parent.rmdir()
