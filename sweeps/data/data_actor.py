@@ -44,6 +44,7 @@ from sweeps.data.weights import COLUMN, row_weights
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from sweeps.data.streaming.settings import StreamSettings
     from sweeps.data.summary import DataSummary
@@ -67,6 +68,27 @@ def _import_all(modules: Iterable[str]) -> None:
 
 class ReloadError(InputError):
     """Raised when a new process of the data actor cannot read the same data again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedRows:
+    """The prepared rows of a chain.
+
+    Attributes:
+        key: name of the prepared data.
+        train: rows of train, with the label, and with the column of weights if there is one.
+        valid: rows of valid, with the label.
+        check: the first rows of valid, without the label.
+        weight: name of the column of weights; None if there is none.
+        copied: True if the columns of a shard may be copied into one array.
+    """
+
+    key: str
+    train: pa.Table
+    valid: pd.DataFrame
+    check: pd.DataFrame
+    weight: str | None
+    copied: bool
 
 
 class _DataActor:
@@ -226,14 +248,13 @@ class _DataActor:
         self._load_again(reload)
         if self.variants is None:
             return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None, "weight": None}
-        key = data_key(self.variants.fingerprint_of(data), steps)
+        key, large = data_key(self.variants.fingerprint_of(data), steps), self._holds_large_tables
         if key not in self.prepared:
             self.prepared[key] = self._prepare(key, steps, data)
         if data and variant_name(data) not in self.stored_variants:
             self._save_variant(data)
-        if self._holds_large_tables:
-            if self.once:
-                self.variants, self.is_new = None, True
+        if large:
+            self._drop_raw_rows()
             return_freed_memory()
         return self.prepared[key]
 
@@ -268,15 +289,27 @@ class _DataActor:
             streams = self.variants.splits(data, self.train_on_valid)
             ready = prepare_streams(key, steps, streams, self.store, self.roots, CHECK_ROWS, self.numeric_only)
             return ready | {"shards": dict.fromkeys(self.workers, ready["shards"]), "stream": True}
-        if self.train_on_valid:
-            return self._fit(key, steps, add_valid_to_train(self.variants.splits(data)))
-        if not (splits := self.variants.splits(data)).folds:
-            return self._fit(key, steps, splits)
-        fitted = [self._fit(f"{key}-fold-{number}", steps, fold) for number, fold in enumerate(self.variants.folds(data), 1)]
-        size = sum(fold["bytes"] for fold in fitted)
-        return fitted[0] | {"key": key, "bytes": size, "folds": fitted}
+        if not self.train_on_valid and self.variants.splits(data).folds:
+            fitted = [self._put(self._fit(f"{key}-fold-{number}", steps, fold)) for number, fold in enumerate(self.variants.folds(data), 1)]
+            size = sum(fold["bytes"] for fold in fitted)
+            return fitted[0] | {"key": key, "bytes": size, "folds": fitted}
+        rows = self._fit(key, steps, self._splits(data))
+        self._drop_raw_rows()  # before the prepared rows are copied to Ray's object store
+        return self._put(rows)
 
-    def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> dict[str, Any]:
+    def _splits(self, data: Mapping[str, Any]) -> Splits:
+        assert isinstance(self.variants, DataVariants)
+        splits = self.variants.splits(data)
+        return add_valid_to_train(splits) if self.train_on_valid else splits
+
+    def _drop_raw_rows(self) -> None:
+        """Drop large tables of raw rows if no other chain is fitted on them."""
+        if self.once and self._holds_large_tables:
+            self.variants, self.is_new = None, True
+            return_freed_memory()
+
+    def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> PreparedRows:
+        """Fit a chain on train, and transform train and valid. Store the chain if it is not stored yet."""
         import pyarrow as pa
 
         label, weights = splits.label, row_weights(splits)
@@ -298,21 +331,24 @@ class _DataActor:
         if weights is not None:
             _require_free_name(prepared)
             prepared[COLUMN] = weights
-        train = pa.Table.from_pandas(prepared, preserve_index=False)
-        del prepared
-        # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow block as objects. `from_pandas` would
-        # run a task for each frame, to find out the frame's schema.
-        valid_shard = (ray.put(ray.data.from_blocks([valid])),)
-        shards = {}
-        for workers in self.workers:
-            parts = (part.to_pandas(split_blocks=not copied) for part in split_equally(train, workers))
-            shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": valid_shard}
         if stored is None:
             self.store.save_chain(key, fitted)
-        size = train.nbytes + int(valid.memory_usage(index=False).sum())
         features = check.drop(columns=list(label_columns(label)), errors="ignore")
-        weight = None if weights is None else COLUMN
-        return {"key": key, "bytes": size, "shards": shards, "check": ray.put(features), "weight": weight}
+        return PreparedRows(
+            key, pa.Table.from_pandas(prepared, preserve_index=False), valid, features, None if weights is None else COLUMN, copied
+        )
+
+    def _put(self, rows: PreparedRows) -> dict[str, Any]:
+        """Copy prepared rows to Ray's object store, and return the entries that `prepare` describes."""
+        # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow block as objects. `from_pandas` would
+        # run a task for each frame, to find out the frame's schema.
+        valid_shard = (ray.put(ray.data.from_blocks([rows.valid])),)
+        shards = {}
+        for workers in self.workers:
+            parts = (part.to_pandas(split_blocks=not rows.copied) for part in split_equally(rows.train, workers))
+            shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": valid_shard}
+        size = rows.train.nbytes + int(rows.valid.memory_usage(index=False).sum())
+        return {"key": rows.key, "bytes": size, "shards": shards, "check": ray.put(rows.check), "weight": rows.weight}
 
     def pid(self) -> int:
         """Return the id of this process. The id is part of the name of Ray's log file, which tells why the process died."""

@@ -9,13 +9,14 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.data.preprocessing import fit as preprocessing
-from sweeps.data.preprocessing import step_files
-from sweeps.data.preprocessing.fit import fit_chain
+from sweeps.data.preprocessing import ray_steps, step_files
+from sweeps.data.preprocessing.fit import fit_chain, fit_transform
 from sweeps.data.preprocessing.portable_steps import Encode, Fill, PortableStep, Scale, identical
 from sweeps.data.preprocessing.to_portable import to_portable
 from tests.data.test_preprocess import CHAINS, HERE, ODD, step, table
@@ -163,6 +164,27 @@ def test_a_number_survives_json(minus, by):
     back = json.loads(json.dumps(described))["columns"]["x"]
     assert np.float64(back["minus"]).tobytes() == np.float64(minus).tobytes()
     assert np.float64(back["by"]).tobytes() == np.float64(by).tobytes()
+
+
+@pytest.mark.parametrize("name", ray_steps.SCALERS)
+def test_scaled_columns_of_32_bit_floats_stay_so_with_the_bits_of_rays_result(local_ray, name):
+    values = np.random.default_rng(0).normal(3.0, 2.0, 5000).astype(np.float32)
+    values[7] = np.nan
+    table = pa.table({"x": values, "whole": np.arange(5000), "y": np.zeros(5000)})
+    chain, train = fit_transform([step(name)], table, "y")
+    assert isinstance(chain.fitted_steps[0], Scale) and train["x"].dtype == np.float32 and train["whole"].dtype == np.float64
+    of_ray = ray_steps.fit_ray(ray_steps.ray_class(name), name, table.to_pandas(), ("x",), {}).preprocessor
+    expected = of_ray.transform_batch(table.to_pandas())["x"].to_numpy(np.float32, na_value=np.nan)
+    np.testing.assert_array_equal(train["x"].to_numpy(), expected)
+    assert identical(chain.transform(table.to_pandas()), train)
+
+
+def test_a_chain_copies_no_column_that_it_does_not_change(local_ray):
+    table = pa.table({name: np.arange(10, dtype=np.float32) for name in "abcy"})
+    _, prepared = fit_transform([step("StandardScaler", ("a",))], table, "y", copy=False)
+    same = {name: np.shares_memory(prepared[name].to_numpy(), table[name].to_numpy()) for name in "abc"}
+    assert same == {"a": False, "b": True, "c": True}
+    assert table["a"].to_pylist() == list(range(10)), "the raw rows are as before"
 
 
 def test_a_step_with_another_result_is_not_made_portable(local_ray, monkeypatch):

@@ -79,7 +79,7 @@ def fit_transform(
     inputs = tuple(input_column(f, parse.get(f.name, "")) for f in train.schema if f.name not in label_columns(label))
     target = _target(train, label)
     raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)  # Arrow then copies no column of numbers without nulls.
-    frame = convert_inputs(inputs, raw, keep_integers=False, copy=bool(chain))
+    frame = convert_inputs(inputs, raw, keep_integers=False, copy=copy)
     fitted: list[fitted_steps.FittedStep] = []
     for step in chain:
         if step.name == "LabelEncoder":

@@ -70,7 +70,7 @@ class FittedChain(RenamedFields):
         Args:
             df: n rows with at least the columns in `columns_in`, in any order. If the label is present, its columns are returned last.
                 Other columns are ignored.
-            copy: False to let columns of numbers share the memory of `df` if the chain has no fitted steps.
+            copy: False to let columns of numbers share the memory of `df` where no step changes them.
 
         Returns:
             n rows with the columns `columns_out`, in this order, and then the label if `df` has it. The index is the index of `df`.
@@ -82,7 +82,7 @@ class FittedChain(RenamedFields):
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
-        out = convert_inputs(self.inputs, df, keep_integers=not self.fitted_steps, copy=copy or bool(self.fitted_steps))
+        out = convert_inputs(self.inputs, df, keep_integers=not self.fitted_steps, copy=copy)
         if self.fitted_steps:
             out = self.transform_columns({n: portable_steps.column_array(out[n]) for n in out.columns}, len(df))
         return self.with_label(out, df)

@@ -85,9 +85,10 @@ class Scale(PortableStep):
     """A scaler. It computes `(x - minus) / by` or `x * times + plus` for each column.
 
     Attributes:
-        columns: maps each column to a dict, such as {"dtype": "float64", "minus": 2.0, "by": 0.5}. `dtype` is the dtype of the result.
-            A number that has no effect may be missing. If the result is the same for all rows, the dict has `constant` in place of the
-            numbers. A constant is text, because JSON has no NaN.
+        columns: maps each column to a dict, such as {"dtype": "float64", "minus": 2.0, "by": 0.5}. `dtype` is the dtype of the
+            computation. The dtype of the result is `output`, or `dtype` if there is no `output`. A number that has no effect may be
+            missing. If the result is the same for all rows, the dict has `constant` in place of the numbers. A constant is text,
+            because JSON has no NaN.
         low: lower bound of the result; None if the result has no bounds.
         high: upper bound of the result; None if the result has no bounds.
     """
@@ -102,13 +103,15 @@ class Scale(PortableStep):
         return columns | {name: self._scaled(to_floats(columns[name]), how) for name, how in self.columns.items()}
 
     def _scaled(self, x: np.ndarray, how: Mapping[str, Any]) -> np.ndarray:
+        output = how.get("output", how["dtype"])
         x = x.astype(how["dtype"], copy=False)
         if how.get("constant") is not None:
-            return np.full(len(x), float(how["constant"]), how["dtype"])
+            return np.full(len(x), float(how["constant"]), output)
         for key, operation in (("minus", np.subtract), ("by", np.divide), ("times", np.multiply), ("plus", np.add)):
             if how.get(key) is not None:
                 x = operation(x, how[key])
-        return x if self.low is None else np.clip(x, self.low, self.high)
+        x = x if self.low is None else np.clip(x, self.low, self.high)
+        return x.astype(output, copy=False)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ NUMERIC = (
     *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "FeatureHasher", "Concatenator"),
 )
 BINNERS = ("CustomKBinsDiscretizer", "UniformKBinsDiscretizer")
+# The results of these preprocessors become 32-bit floats if their inputs are. Ray returns 64-bit floats for some of them
+SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 RAY_PACKAGE = "ray.data.preprocessors."
 # Approximate number of rows in a block. Aggregations run block by block
 ROWS_PER_BLOCK = 100_000
@@ -61,21 +63,28 @@ class FittedRayPreprocessor(RenamedFields):
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Apply the preprocessor to a frame, and return the frame with the outputs of the preprocessor."""
-        part = to_ray_input(frame[list(self.inputs)], self.name)
         new: dict[str, Any] = {}
-        for name, values in _transform(self.preprocessor, self.name, part, self.outputs).items():
+        for name, values in self.results_of_ray(frame).items():
             if name not in self.expanded:
-                new[name] = values
+                small = self.name in SCALERS and name in frame.columns and frame[name].dtype == np.float32
+                new[name] = np.asarray(values, np.float32) if small else values
                 continue
             matrix = _matrix(values, len(self.expanded[name]), "uint8" if self.name == "OneHotEncoder" else "float32")
             new |= {column: matrix[:, i] for i, column in enumerate(self.expanded[name])}
         dropped = self.inputs if self.name == "Concatenator" else tuple(n for n in self.inputs if n in self.expanded)
         return replace_columns(frame, dropped, pd.DataFrame(new, index=frame.index, copy=False))
 
+    def results_of_ray(self, frame: pd.DataFrame) -> dict[str, Any]:
+        """Return the values of each output column for the rows of a frame, with the dtypes of Ray."""
+        return _transform(self.preprocessor, self.name, to_ray_input(frame[list(self.inputs)], self.name), self.outputs)
+
 
 def to_ray_input(part: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Copy columns and convert them to dtypes that Ray's preprocessors accept. For an encoder, missing values become a category."""
-    return pd.DataFrame({n: _convert_values(part[n], name in ENCODERS) for n in part.columns}, index=part.index)
+    """Convert columns to dtypes that Ray's preprocessors accept. For an encoder, missing values become a category.
+
+    Columns of floats are not copied, because a change of the result does not change `part` (pandas' copy-on-write).
+    """
+    return pd.DataFrame({n: _convert_values(part[n], name in ENCODERS) for n in part.columns}, index=part.index, copy=False)
 
 
 def _convert_values(values: pd.Series, fill: bool) -> pd.Series:
@@ -84,7 +93,7 @@ def _convert_values(values: pd.Series, fill: bool) -> pd.Series:
         if values.dtype == object and pd.api.types.is_numeric_dtype(pd.Index(values.dropna().unique()).infer_objects().dtype):
             values = values.astype(np.float64)
     if is_number(values):
-        values = values.astype(np.float64) if values.dtype.kind in "iub" else values.copy()
+        values = values.astype(np.float64) if values.dtype.kind in "iub" else values
         return values.fillna(MISSING_NUMBER) if fill else values
     first = next((v for v in values if not (v is None or v is pd.NA or v is np.nan or v is pd.NaT)), None)
     if isinstance(first, (list, tuple, np.ndarray)):

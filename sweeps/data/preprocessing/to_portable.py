@@ -71,7 +71,9 @@ def _from_ray(step: FittedRayPreprocessor, rows: pd.DataFrame) -> PortableStep |
     scales = {n: _ray_scale(step.name, n, step.preprocessor.stats_) for n in step.inputs}
     if any(scale is None for scale in scales.values()):
         return None
-    return Scale({n: {**(scale or {}), "dtype": dtypes[n]} for n, scale in scales.items()})
+    computed = {n: str(values.dtype) for n, values in step.results_of_ray(rows).items()}
+    types = {n: {"dtype": computed[n]} | ({"output": dtypes[n]} if dtypes[n] != computed[n] else {}) for n in step.inputs}
+    return Scale({n: {**(scale or {}), **types[n]} for n, scale in scales.items()})
 
 
 def _from_ray_encoder(step: FittedRayPreprocessor, rows: pd.DataFrame) -> PortableStep | None:
