@@ -47,7 +47,7 @@ def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, t
 
 @pytest.mark.long
 def test_a_loop_that_ignores_its_checkpoint_is_refused_in_one_line(clean_ray, tmp_path):
-    with pytest.raises(sweeps.InputError, match=r"pbt needs a loop that continues from its checkpoint") as e:
+    with pytest.raises(sweeps.InputError, match=r"the scheduler needs a loop that continues from its checkpoint") as e:
         sweeps.run(space_of(tmp_path, "forgets", limits="max_failures: 0, max_trials: 4"), dir=tmp_path / "runs", overrides=PBT)
     assert len(e.value.problems) == 1 and "scheduler.name" in str(e.value)
 

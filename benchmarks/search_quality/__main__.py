@@ -29,6 +29,9 @@ from benchmarks.search_quality.tasks import STEPS, names, task
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality.jsonl"
 BOUND = RESULTS.with_name("search_quality_bound.jsonl")
 
+PROMOTION = f"{{name: asha, max_t: {STEPS}, type: promotion}}"
+PASHA = f"{{name: pasha, max_t: {STEPS}}}"
+
 METHODS: dict[str, Callable[[Any, int], Any]] = {
     "random": Random,
     "optuna tpe, median": lambda t, s: Optuna(t, s, optuna.pruners.MedianPruner()),
@@ -43,6 +46,12 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
     "sweeps tpe, hyperband": lambda t, s: Ours(t, s, "tpe", f"{{name: hyperband, max_t: {STEPS}}}"),
     "sweeps gp, hyperband": lambda t, s: Ours(t, s, "gp", f"{{name: hyperband, max_t: {STEPS}}}"),
     "sweeps tpe, none": lambda t, s: Ours(t, s, "tpe", f"{{name: none, max_t: {STEPS}}}"),
+    "sweeps random, promotion": lambda t, s: Ours(t, s, "random", PROMOTION),
+    "sweeps tpe, promotion": lambda t, s: Ours(t, s, "tpe", PROMOTION),
+    "sweeps gp, promotion": lambda t, s: Ours(t, s, "gp", PROMOTION),
+    "sweeps random, pasha": lambda t, s: Ours(t, s, "random", PASHA),
+    "sweeps tpe, pasha": lambda t, s: Ours(t, s, "tpe", PASHA),
+    "sweeps gp, pasha": lambda t, s: Ours(t, s, "gp", PASHA),
     "sweeps qmc": lambda t, s: Ours(t, s, "qmc"),
 }
 

@@ -18,6 +18,7 @@ from sweeps.search.schedulers import StudyView, TrialView
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.space import Space, load
 from sweeps.study.distributions import suggest
+from sweeps.study.record import PAUSED
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -66,6 +67,11 @@ class Ours:
         self.view = StudyView(seed, minimize=True)
 
     def begin(self) -> tuple[int, dict[str, Any]]:
+        paused = self.scheduler.next_paused(self.view)
+        if paused is not None:
+            self.view.trials[paused].paused_at = None
+            self.trials[paused].set_user_attr(PAUSED, None)
+            return paused, {}
         number = len(self.study._storage.get_all_trials(self.study._study_id, deepcopy=False))
         self.sampler.begin({}, number, number)
         trial = self.study.ask()
@@ -86,8 +92,13 @@ class Ours:
             return True
         action = self.scheduler.decide(self.view, trial, step).action
         if action is Action.STOP:
+            self.view.trials[trial].running = False
             self.study.tell(self.trials.pop(trial), state=TrialState.PRUNED)
+        elif action is Action.PAUSE:
+            self.view.trials[trial].paused_at = step
+            self.trials[trial].set_user_attr(PAUSED, step)
         return action is Action.CONTINUE
 
     def end(self, trial: int) -> None:
+        self.view.trials[trial].running = False
         self.study.tell(self.trials.pop(trial), min(self.view.trials[trial].values.values()))

@@ -112,10 +112,12 @@ def count_trials(results: Iterable[Result]) -> dict[str, int]:
 
     Initial points are not counted if the space file gives their value, because no trial ran for them.
     """
-    states = [r.state for r in results if not r.given]
+    ran = [r for r in results if not r.given]
+    states = [r.state for r in ran]
     ended = {"completed": states.count(State.COMPLETE), "pruned": states.count(State.PRUNED), "failed": states.count(State.FAIL)}
-    interrupted = states.count(State.RUNNING)
-    return ended | ({"interrupted": interrupted} if interrupted else {})
+    paused = sum(r.paused for r in ran)
+    others = {"interrupted": states.count(State.RUNNING) - paused, "paused": paused}
+    return ended | {word: count for word, count in others.items() if count}
 
 
 def result_notes(

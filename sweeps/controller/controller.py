@@ -29,6 +29,7 @@ from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
+from sweeps.study.live_trial import LiveTrial
 from sweeps.study.record import STOPPED
 from sweeps.tracking import TrackerHub
 
@@ -193,7 +194,7 @@ class SweepController:
         return started
 
     def finish_leftover_trials(self) -> None:
-        """End each interrupted trial that has reached `max_t`, or that the scheduler stops at its latest step.
+        """End each interrupted trial that has reached `max_t`, or that the scheduler stops or pauses at its latest step.
 
         Call this before Ray Tune asks for trials.
         """
@@ -207,12 +208,25 @@ class SweepController:
             steps = live.steps if alone else live.checkpoint.step if live.checkpoint else 0
             if self.scheduler.max_t is not None and steps >= self.scheduler.max_t:
                 state, reason = State.COMPLETE, None
-            elif self.scheduler.stops and live.steps in self.rungs and self.search.decide(number, live.steps).action is Action.STOP:
+            elif (action := self._leftover_action(live)) is Action.STOP:
                 state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {live.steps}"
             else:
+                if action is Action.PAUSE:
+                    self.search.interrupted.remove(number)
                 continue
             self._end_without_run(number, state, reason)
         self._check_budgets()  # The earlier driver may have spent a budget and died before it stopped the sweep.
+
+    def _leftover_action(self, live: LiveTrial) -> Action:
+        """Return what happens to an interrupted trial whose latest step is a rung, and record it; CONTINUE for any other trial.
+
+        A trial that may be paused needs a checkpoint of this step. Without one, the trial reaches the rung again.
+        """
+        stops, pauses = self.scheduler.stops, self.scheduler.pauses
+        saved = live.checkpoint is not None and live.checkpoint.step == live.steps
+        if self.scheduler.perturbs or not (stops or pauses) or live.steps not in self.rungs or (pauses and not saved):
+            return Action.CONTINUE
+        return self.search.decide(live.trial.number, live.steps).action
 
     # Follow trials
 

@@ -153,7 +153,7 @@ class SweepProgress:
         """
         budget, objective = self._search.budget, self._space.objective
         states = Counter(s.value for s in budget.ended)
-        states["RUNNING"] = len(self.running)
+        states["RUNNING"], states["PAUSED"] = len(self.running), len(self._search.view.paused)
         now = time.time() - self._began
         failed, error = self.failures[-1] if self.failures else ("", "")
         return SweepStatus(

@@ -395,6 +395,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         sweep_max_t=None if space.data.folds else scheduler.max_t,
         rungs=rungs,
         milestones=rungs if scheduler.needs_checkpoint else range(0),
+        takes_turns=scheduler.perturbs,
         trial_timeout=space.limits.trial_timeout,
         report_timeout=space.limits.report_timeout,
         heartbeat_timeout=space.limits.heartbeat_timeout,

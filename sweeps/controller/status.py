@@ -86,7 +86,7 @@ class SweepStatus:
         name: Name of the sweep's folder.
         metric: Metric of the first objective.
         goal: Goal of the first objective: "minimize" or "maximize".
-        states: Number of trials by state: COMPLETE, PRUNED, FAIL, RUNNING.
+        states: Number of trials by state: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED.
         total: Expected number of trials in the whole sweep. It may change while the sweep runs; see `sweeps.study.repeats.known_total`.
         best: The best trial. None before the first value, and always None with several objectives.
         front: Number of trials on the Pareto front; 0 with a single objective.
@@ -155,6 +155,8 @@ def status_line(s: SweepStatus) -> str:
     """Format a status as one line: number of trials by state, best value, and time left."""
     waiting = sum(row.stage.startswith("waiting") for row in s.rows)
     parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING'] - waiting} running", f"{s.states['PRUNED']} pruned"]
+    if s.states["PAUSED"]:
+        parts.insert(2, f"{s.states['PAUSED']} paused")
     if waiting:
         parts.insert(2, f"{waiting} waiting")
     if s.paused:

@@ -91,8 +91,8 @@ class Sweep:
             A frame with these columns:
 
             - `number`: the number of the trial in the sweep: 0, 1, ...
-            - `state`: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED (a resume continues the trial) or GIVEN (an initial point with a known
-              result).
+            - `state`: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED (the scheduler paused the trial), INTERRUPTED (a resume continues the trial)
+              or GIVEN (an initial point with a known result).
             - `value`: the objective, or NaN if the trial has no value. With several objectives, each has a column `value.METRIC`.
             - One column for each dimension that was active in any trial, such as `params.eta`. The type is Int64, float64, boolean, str or
               object. In the row of a trial in which the dimension was not active, the value is missing.

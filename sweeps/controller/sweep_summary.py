@@ -32,8 +32,9 @@ class SweepSummary:
         name: Name of the sweep's folder.
         folder: The sweep's folder.
         state: "running", "paused", "finished", "failed", "interrupted", or "killed" if the process that ran the sweep died.
-        trials: Number of trials by state: `completed`, `pruned`, `failed`, `running` or `interrupted`. It is empty before the first
-            trial. In a running sweep, trials that do not train yet are counted under the first word of their stage, such as `waiting`.
+        trials: Number of trials by state: `completed`, `pruned`, `failed`, `running`, `interrupted`, or `paused` if the scheduler has
+            paused trials. It is empty before the first trial. In a running sweep, trials that do not train yet are counted under the first
+            word of their stage, such as `waiting`.
         total: Expected number of trials in the whole sweep. It may change while the sweep runs. None if it is not known.
         best: Id and value of the best trial. None if no trial has a value yet, or if there are several objectives.
         metric: Metric of the first objective; None if no file in the folder names it.
@@ -94,7 +95,7 @@ class SweepSummary:
 
 
 def trial_state(trial: TrialRecord, is_driven: bool) -> str:
-    """Return the state of a trial: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED or GIVEN.
+    """Return the state of a trial: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED, INTERRUPTED or GIVEN.
 
     Args:
         trial: The trial.
@@ -182,7 +183,7 @@ def _count_trials(study: Record, running: bool, stages: dict[str, str]) -> dict[
 
 def _stages(folder: Path, study: Record) -> dict[str, str]:
     """Return the stage of each running trial that does not train yet or is silent, by the trial's id."""
-    running = {t.id for t in study.ran if t.result.state.name == "RUNNING"}
+    running = {t.id for t in study.ran if t.result.state.name == "RUNNING" and not t.result.paused}
     saved = read_json_object(SweepFolder(folder).stages) or {}
     return {trial: stage for trial, stage in saved.items() if trial in running and is_text(stage) and stage.strip()}
 

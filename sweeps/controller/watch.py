@@ -87,12 +87,13 @@ def status_of(summary: SweepSummary, study: Record | None, max_t: int | None, no
         now: The current time, in seconds since the epoch.
     """
     trials = study.ran if study is not None else ()
-    running = [t for t in trials if t.result.state is State.RUNNING]
-    states = Counter(t.result.state.name for t in trials)
+    unfinished = [t for t in trials if t.result.state is State.RUNNING]
+    running = [t for t in unfinished if not t.result.paused]
+    states = Counter(t.result.state_name(is_driven=True) for t in trials)
     failed = next((t for t in reversed(trials) if (t.result.error or "").strip()), None)
     total = summary.total or len(trials)
-    ended = len(trials) - len(running)
-    stage = None if running or (0 < ended < total) else "starting" if not ended else "exporting the winner or writing the report"
+    ended = len(trials) - len(unfinished)
+    stage = None if unfinished or (0 < ended < total) else "starting" if not ended else "exporting the winner or writing the report"
     return SweepStatus(
         states=states,
         total=total,

@@ -55,7 +55,7 @@ class SweepResult:
     Attributes:
         sweep: Name of the sweep.
         dir: Folder of the sweep.
-        trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` if there are any.
+        trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` and `paused` if there are any.
         best: The best trial, an object with the keys `trial` (the id), `value`, `test` (the score on the test split), `params`,
             `preprocessor`, `scaling`, and `data` if the space samples it. None if no trial has a value, or if there are several objectives.
         front: The trials of the Pareto front, if there are several objectives. Each is an object with the keys of `best`, and with the key

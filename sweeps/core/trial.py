@@ -188,6 +188,7 @@ class Result:
         given: True if the trial was not run, because the space file gives its values.
         final: Metrics of the finished model (see `Current.report_final`), which belong to no step. Only complete trials have such metrics.
         reason: Why the trial was stopped, such as `asha at step 9`; None if it was not stopped.
+        paused: True if the scheduler has paused the trial. Its state is RUNNING, but it holds no workers.
     """
 
     state: State
@@ -203,15 +204,18 @@ class Result:
     given: bool = False
     final: dict[str, float] = field(default_factory=dict)
     reason: str | None = None
+    paused: bool = False
 
     def state_name(self, is_driven: bool) -> str:
-        """Return the trial's state for display: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED or GIVEN.
+        """Return the trial's state for display: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED, INTERRUPTED or GIVEN.
 
         Args:
             is_driven: True if a process is running the sweep. Otherwise a RUNNING trial was interrupted.
         """
         if self.given:
             return "GIVEN"
+        if self.paused:
+            return "PAUSED"
         return "INTERRUPTED" if self.state is State.RUNNING and not is_driven else self.state.name
 
 

@@ -31,8 +31,9 @@ class Job:
             for no limit, and for a cross-validation, because its steps are folds.
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
-        milestones: Perturbation steps of PBT; empty without PBT. At such a step, the pool asks the driver only after every rank has
-            reported and stored its checkpoint. If other trials wait for workers, a trial that continues first gives its workers to them.
+        milestones: Steps at which the scheduler needs a checkpoint; empty if it needs none. At such a step, the pool asks the driver only
+            after every rank has reported and stored its checkpoint.
+        takes_turns: Whether a trial that continues from a milestone first gives its workers to trials that wait for workers, as under PBT.
         keep_last: Whether the result of a trial is the model of its last step. Otherwise it is the model with the best value of `metric`.
         retry_on: Failures after which a trial is tried again: "lost" for the loss of a worker, and names of exception classes.
         tracking: Tracking URI of the MLflow server on which each trial has a run; None if trials have no runs.
@@ -61,6 +62,7 @@ class Job:
     trial_timeout: float | None = None
     asked: tuple[str, ...] = ()
     milestones: range | frozenset[int] = range(0)
+    takes_turns: bool = False
     keep_last: bool = False
     sweep_max_t: int | None = None
     retry_on: tuple[str, ...] = (LOST,)

@@ -165,8 +165,8 @@ class _Pool:
     async def answer(self, trial_id: str, step: int, continues: bool) -> None:
         """Pass the driver's decision at a rung to the ranks of a trial. Do nothing if the trial does not wait at this step.
 
-        If a trial continues at a perturbation step while other trials wait for workers, its ranks stop and the trial waits for workers
-        again.
+        If a trial continues at a perturbation step of PBT while other trials wait for workers, its ranks stop and the trial waits for
+        workers again.
 
         Args:
             trial_id: Id of the trial.
@@ -175,7 +175,7 @@ class _Pool:
         """
         running = self.trials.get(trial_id)
         if running is not None and running.awaits(step):
-            running.yields = continues and step in self.job.milestones and self.workers.has_queue
+            running.yields = continues and self.job.takes_turns and step in self.job.milestones and self.workers.has_queue
             running.decide(step, continues and not running.yields)
 
     async def renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:

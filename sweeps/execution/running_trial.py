@@ -169,8 +169,8 @@ class RunningTrial:
         The driver is asked when rank 0 waits at a rung. If rank 0 has ended before the rung, stop the ranks that wait at the rung.
 
         Args:
-            together: Whether to ask the driver only when every rank has reached the rung. This is True with PBT, because the trial may
-                continue with other parameters.
+            together: Whether to ask the driver only when every rank has reached the rung. This is True if the trial may continue from the
+                checkpoint of the rung, as under PBT.
         """
         progress = self.progress
         if progress.has_ended(0) and not self.resumed.done():

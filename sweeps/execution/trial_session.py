@@ -194,7 +194,7 @@ class TrialSession:
             Stopped: The trial ends at this step.
             TypeError: `metrics` is not a dict.
             ValueError: The report of rank 0 lacks the objective's metric, the metric is not a number, the value of an objective is
-                infinitely good, or the loop does not continue from its checkpoint under PBT.
+                infinitely good, or the loop does not continue from its checkpoint, although the scheduler needs this.
             RuntimeError: The calling thread belongs to an earlier trial.
         """
         self._refuse(metrics)
@@ -257,7 +257,7 @@ class TrialSession:
         self.step = self.assignment.checkpoint.step if self._resumed and self.assignment.checkpoint else 0
         if self.job.milestones and not self._resumed:
             raise CheckpointIgnored(
-                "pbt needs a loop that continues from its checkpoint, but this loop did not call `ray.train.get_checkpoint()`"
+                "the scheduler needs a loop that continues from its checkpoint, but this loop did not call `ray.train.get_checkpoint()`"
             )
 
     def _checked(self, metrics: Mapping[Any, Any], step: int) -> dict[str, float]:

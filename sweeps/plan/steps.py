@@ -92,37 +92,49 @@ def simulate(scheduler: Scheduler, trials: int, concurrency: int, quality: Calla
     """Simulate a sweep in which every step takes the same time, and return the number of steps of each trial.
 
     Args:
-        scheduler: A scheduler with a `max_t`. A trial that the scheduler pauses is not continued.
-        trials: Number of trials. The next trial starts as soon as a running trial ends.
+        scheduler: A scheduler with a `max_t`.
+        trials: Number of trials. As soon as a running trial ends or is paused, a paused trial continues or the next trial starts.
         concurrency: Number of concurrent trials.
         quality: Function that returns a trial's value, given its number. The value is the same at every rung; smaller is better.
         seed: Seed of the simulated sweep, for schedulers that draw numbers.
     """
     assert scheduler.max_t is not None
-    view, started, taken = StudyView(seed=seed), 0, [0] * trials
-    ends: dict[int, tuple[int, ...]] = {}  # steps at which a trial waits or ends, by trial number
-    events: list[tuple[int, int, int]] = []  # (time, trial, index in its `ends`), a heap
+    view = StudyView(seed=seed)
+    ends = [(*scheduler.rungs(scheduler.bracket(seed, number)), scheduler.max_t) for number in range(trials)]
+    reached = [0] * trials  # number of the steps in `ends` that each trial has reached
+    events: list[tuple[int, int]] = []  # (time, trial), a heap
 
-    def start(now: int) -> None:
-        nonlocal started
-        bracket = scheduler.bracket(seed, started)
-        assert scheduler.max_t is not None
-        view.trials[started] = TrialView(started, bracket)
-        ends[started] = (*scheduler.rungs(bracket), scheduler.max_t)
-        heapq.heappush(events, (now + ends[started][0], started, 0))
-        started += 1
+    def run(number: int, now: int) -> None:
+        """Let a trial train to its next rung, or to its end."""
+        before = ends[number][reached[number] - 1] if reached[number] else 0
+        heapq.heappush(events, (now + ends[number][reached[number]] - before, number))
+        reached[number] += 1
 
-    for _ in range(min(concurrency, trials)):
-        start(0)
+    def fill(now: int) -> None:
+        """Continue paused trials and start trials until no more trials fit."""
+        while len(events) < concurrency:
+            view.all_started = len(view.trials) == trials
+            if (paused := scheduler.next_paused(view)) is not None:
+                view.trials[paused].paused_at = None
+                run(paused, now)
+            elif not view.all_started:
+                number = len(view.trials)
+                view.trials[number] = TrialView(number, scheduler.bracket(seed, number))
+                run(number, now)
+            else:
+                return
+
+    fill(0)
     while events:
-        now, number, i = heapq.heappop(events)
-        taken[number] = step = ends[number][i]
-        if i + 1 < len(ends[number]):
-            view.trials[number].values[step] = quality(number)
-            if scheduler.decide(view, number, step).action in (Action.CONTINUE, Action.EXPLOIT):
-                heapq.heappush(events, (now + ends[number][i + 1] - step, number, i + 1))
-                continue
-        view.trials[number].running = False
-        if started < trials:
-            start(now)
-    return taken
+        now, number = heapq.heappop(events)
+        trial, step = view.trials[number], ends[number][reached[number] - 1]
+        action = Action.STOP
+        if reached[number] < len(ends[number]):
+            trial.values[step] = quality(number)
+            action = scheduler.decide(view, number, step).action
+        if action in (Action.CONTINUE, Action.EXPLOIT):
+            run(number, now)
+            continue
+        trial.running, trial.paused_at = action is Action.PAUSE, step if action is Action.PAUSE else None
+        fill(now)
+    return [ends[number][count - 1] for number, count in enumerate(reached)]

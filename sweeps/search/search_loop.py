@@ -141,6 +141,7 @@ class SearchLoop:
         Returns:
             The number of the trial, or None if the scheduler lets no paused trial continue now.
         """
+        self._update_all_started()
         if not self.view.paused or (number := self.scheduler.next_paused(self.view)) is None:
             return None
         rung = self.view.paused[number]
@@ -148,6 +149,9 @@ class SearchLoop:
         self.store.record_pause(number, None)
         self.view.trials[number].paused_at = None
         return number
+
+    def _update_all_started(self) -> None:
+        self.view.all_started = not self.queue.configurations_left
 
     # Decide
 
@@ -188,6 +192,7 @@ class SearchLoop:
             return CONTINUE if rung <= live.decided_rung else self._decide_perturbation(number, rung)
         if live.steps > rung or live.passed_rung >= rung:
             return CONTINUE
+        self._update_all_started()
         rungs = self.scheduler.rungs(self.view.trials[number].bracket)
         decision = self.scheduler.decide(self.view, number, rung) if rung in rungs else CONTINUE
         if decision.action is Action.CONTINUE:

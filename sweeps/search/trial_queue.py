@@ -186,10 +186,14 @@ class TrialQueue:
 
         Those repeats are counted only when the first trial is complete. Each new configuration is counted with all its repeats.
         """
+        return self.configurations_left * self._space.repeats.count + len(self._pending_repeats)
+
+    @property
+    def configurations_left(self) -> int:
+        """Number of configurations still to start, without their repeats."""
         limit = self._space.limits.max_trials
         interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]
-        configurations = max(0, limit - self.configurations_started) + sum(item.configurations_before < limit for item in interrupted)
-        return configurations * self._space.repeats.count + len(self._pending_repeats)
+        return max(0, limit - self.configurations_started) + sum(item.configurations_before < limit for item in interrupted)
 
     @property
     def known_total(self) -> int:

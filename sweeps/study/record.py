@@ -434,6 +434,7 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
         feasible=score.feasible,
         final=last.get("final", {}),
         reason=last.get("reason"),
+        paused=state is State.RUNNING and paused_at(t) is not None,
     )
 
 

@@ -30,6 +30,7 @@ STATES = {
     "PRUNED": "#e69f00",
     "FAIL": "#cc3d4e",
     "RUNNING": "#11a683",
+    "PAUSED": "#17a2b8",
     "INTERRUPTED": "#8a8f98",
     "GIVEN": "#9467bd",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweeps.space import Space
 from sweeps.study.trial_building import RecordedTrials
-from sweeps.tracking.events import TrialEnded, TrialEvent, TrialReported, TrialStarted
+from sweeps.tracking.events import TrialEnded, TrialEvent, TrialPaused, TrialReported, TrialStarted
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,12 @@ class TrialHistory:
     def __call__(self, skip: Container[int] = ()) -> Iterator[TrialEvent]:
         """Yield TrialStarted, TrialReported and TrialEnded of each trial, except the trials whose numbers are in `skip`.
 
+        A paused trial has TrialPaused in place of TrialEnded.
+
         TrialStarted contains the parameters with which the trial started. Changes by PBT are among the reported metrics.
         """
         for trial, started, reports, result, ended in RecordedTrials(self.folder, self.space, self.url)(skip):
             yield TrialStarted(started, trial.number, trial)
             if reports:
                 yield TrialReported(reports[-1].time, trial.number, reports)
-            yield TrialEnded(ended, trial.number, result)
+            yield TrialPaused(ended, trial.number, result.steps) if result.paused else TrialEnded(ended, trial.number, result)

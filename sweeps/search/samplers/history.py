@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.configuration_view import merge_repeats
 from sweeps.space.section_models import Repeats
-from sweeps.study.record import repeat_of
+from sweeps.study.record import paused_at, repeat_of
 
 # The level for the final values of complete trials.
 FULL = math.inf
@@ -46,11 +46,12 @@ class History:
     Attributes:
         space: The argument `space`.
         number: Number of the trial that is being sampled.
-        running: Trials that have not ended, by number.
+        running: Trials that have not ended and are not paused, by number.
         levels: The trials that reached each level in each cell, the best trial first. A trial is given as (sum of its violations of
             constraints, values, trial number). Smaller values are better. With several objectives, the first objective decides the order,
             and the next objective decides only ties.
-        ended: Numbers of the ended trials that reached at least one level, by the highest level that they reached and by cell.
+        ended: Numbers of the ended and the paused trials that reached at least one level, by the highest level that they reached and by
+            cell.
         known: Trials that have reached at least one level, by number.
         tried: Configurations of the known trials; see `point_of`.
         last_step: Highest recorded step.
@@ -72,6 +73,7 @@ class History:
         self._shapes: set[frozenset[str]] = set()
         self._group = _SearchSpaceGroup()
         self.running: dict[int, FrozenTrial] = {}
+        self._paused: dict[int, list[int]] = {}  # paused trials by number, with the list in `ended` that has the trial
         self.levels: dict[Level, dict[str, list[Ranked]]] = defaultdict(lambda: defaultdict(list))
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
@@ -107,7 +109,10 @@ class History:
                 fresh.append(trial.number)
             else:
                 self._repeated[first].append(trial.number)
-        for number in [*self.running, *fresh]:
+        resumed = [number for number in self._paused if paused_at(trials[number]) is None or trials[number].state.is_finished()]
+        for number in resumed:
+            self._paused.pop(number).remove(number)
+        for number in [*self.running, *resumed, *fresh]:
             trial = merge_repeats([trials[n] for n in (number, *self._repeated.get(number, ()))], self._repeats)
             self.running[number] = trial
             for step, value in trial.intermediate_values.items():
@@ -125,6 +130,10 @@ class History:
                         self._add(trial, level, values, violation)
                 if ranks := self._ranks.pop(number, None):
                     insort(self.ended[max(ranks)][self.cell(trial.params)], number)
+            elif paused_at(trial) is not None and number in self._ranks:
+                del self.running[number]
+                self._paused[number] = self.ended[max(self._ranks[number])][self.cell(trial.params)]
+                insort(self._paused[number], number)
         self._read = len(trials)
 
     def _add(self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float) -> None:

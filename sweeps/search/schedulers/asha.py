@@ -1,27 +1,34 @@
-"""Asynchronous successive halving (ASHA), the variant that stops trials (Li et al., MLSys 2020; as in Ray Tune and Syne Tune)."""
+"""Asynchronous successive halving (ASHA; Li et al., MLSys 2020). It stops trials at rungs, as in Ray Tune, or pauses them, as in the paper.
+
+Syne Tune has both variants, with the names `stopping` and `promotion`.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sweeps.search.schedulers.base import CONTINUE, STOP, Decision, Scheduler
+from sweeps.search.schedulers.base import CONTINUE, PAUSE, STOP, Decision, Scheduler, all_rungs
+from sweeps.search.schedulers.promotion import Rung, is_closing, next_promoted
 from sweeps.search.schedulers.view import StudyView
 from sweeps.space.section_models import AtLeast1, AtLeast2
 
 
 @dataclass(frozen=True)
-class Asha(Scheduler):
-    """Compare trials at rungs that grow geometrically, and stop the trials that are not among the best at a rung."""
+class SuccessiveHalving(Scheduler):
+    """Base class of schedulers with rungs that grow geometrically, where about 1/`reduction_factor` of the trials pass each rung."""
 
     stops: ClassVar[bool] = True
 
     max_t: Annotated[AtLeast1, Field(examples=[100], description="the step at which a trial ends")]
-    grace_period: Annotated[AtLeast1, Field(examples=[10], description="step of the first rung; no trial is stopped before this step")] = 1
+    grace_period: Annotated[
+        AtLeast1, Field(examples=[10], description="step of the first rung; no trial is stopped or paused before this step")
+    ] = 1
     reduction_factor: Annotated[
         AtLeast2,
         Field(
@@ -38,11 +45,73 @@ class Asha(Scheduler):
             step *= self.reduction_factor
         return tuple(rungs)
 
-    def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Continue if the trial is among the best 1/reduction_factor of all trials that have reached this rung so far. Otherwise stop.
+    def promote(self, view: StudyView, trial: int, rung: int) -> Decision:
+        """Pause the trial, unless `promotable` would choose it at once. Stop a trial whose value is NaN or missing."""
+        if math.isnan(view.trials[trial].values.get(rung, math.nan)):
+            return STOP
+        return CONTINUE if self.promotable(view, {**view.paused, trial: rung}) == trial else PAUSE
 
-        The trial itself is one of these trials. A trial whose value is NaN or missing is stopped.
+    def promotable(self, view: StudyView, waiting: Mapping[int, int]) -> int | None:
+        """Return the number of the paused trial to continue now; None if there is none.
+
+        While trials can still start, a trial continues if it is among the best 1/`reduction_factor` of its rung. When all trials have
+        started and each one has ended or is paused, the best trial of each rung continues in any case. So one trial reaches `max_t`.
+
+        Args:
+            view: The trials so far.
+            waiting: Rung at which each paused trial waits, by the number of the trial.
         """
+        if not waiting:
+            return None
+        rungs = [(step, b) for step in reversed(all_rungs(self)) for b in range(self.bracket_count) if step in self.rungs(b)]
+        number = next_promoted(view, waiting, self.open_rungs(view, rungs), lambda reached: reached // self.reduction_factor)
+        if number is None and is_closing(view, waiting):
+            number = next_promoted(view, waiting, rungs, lambda reached: 1)
+        return number
+
+    def open_rungs(self, view: StudyView, rungs: Sequence[Rung]) -> Sequence[Rung]:
+        """Return the rungs from which trials may be promoted while trials can still start."""
+        return rungs
+
+    def min_complete(self, trials: int, seed: int = 0) -> int:
+        """Return the smallest possible number of trials that run to their end: 1 if there are rungs, and all trials if there are none.
+
+        If trials are stopped, only the first trial that reaches a rung is certain to continue. If trials are paused, the best trial of the
+        highest rung continues at the end of the sweep.
+        """
+        return min(trials, 1) if self.rungs() else trials
+
+
+@dataclass(frozen=True)
+class Asha(SuccessiveHalving):
+    """Compare trials at rungs that grow geometrically, and stop or pause the trials that are not among the best at a rung."""
+
+    type: Annotated[
+        Literal["stopping", "promotion"],
+        Field(
+            examples=["promotion"],
+            description="what happens to a trial that is not among the best at a rung: it stops for good, or it pauses and may continue"
+            " from its checkpoint after other trials have reached the rung",
+        ),
+    ] = "stopping"
+
+    @property
+    def pauses(self) -> bool:  # type: ignore[override]  # It depends on an option.
+        """True if the type is `promotion`."""
+        return self.type == "promotion"
+
+    @property
+    def needs_checkpoint(self) -> bool:  # type: ignore[override]
+        """True if the type is `promotion`."""
+        return self.pauses
+
+    def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
+        """Continue if the trial is among the best 1/reduction_factor of all trials that have reached this rung so far.
+
+        Otherwise stop or pause the trial. The trial itself is one of these trials. A trial whose value is NaN or missing is stopped.
+        """
+        if self.pauses:
+            return self.promote(view, trial, rung)
         own = view.trials[trial]
         value = own.values.get(rung, math.nan)
         if math.isnan(value):
@@ -54,15 +123,25 @@ class Asha(Scheduler):
         passing = max(1, math.ceil((len(values) + 1) / self.reduction_factor))
         return CONTINUE if better < passing else STOP
 
-    def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible number of trials that run to their end: 1 if there are rungs, and all trials if there are none.
+    def next_paused(self, view: StudyView) -> int | None:
+        """Return the number of the paused trial that continues now; see `promotable`."""
+        return self.promotable(view, view.paused)
 
-        At each rung, only the first trial that reaches the rung is certain to continue.
-        """
-        return min(trials, 1) if self.rungs() else trials
+    def min_steps(self, trials: int, seed: int = 0) -> int:
+        """Return the smallest possible total number of steps of all trials. If trials are paused, 1 in `reduction_factor` continues."""
+        return promoted_steps(trials, self.rungs(), self.max_t, self.reduction_factor) if self.pauses else super().min_steps(trials, seed)
 
     def late_trial_steps(self, repeats: int) -> float | None:
         """Return the expected number of steps of a trial that starts late in the sweep; see `Scheduler.late_trial_steps`."""
         ends = (*self.rungs(), self.max_t)
         steps = ends[0] + sum((b - a) / self.reduction_factor ** (i + 1) for i, (a, b) in enumerate(itertools.pairwise(ends)))
         return float(steps + repeats * self.max_t / self.reduction_factor ** len(self.rungs()))
+
+
+def promoted_steps(trials: int, rungs: Sequence[int], max_t: int, factor: int) -> int:
+    """Return the number of steps of all trials if the best 1/factor of the trials at each rung continues, and at least one trial."""
+    steps, before = 0, 0
+    for end in (*rungs, max_t):
+        steps += trials * (end - before)
+        trials, before = min(trials, max(1, trials // factor)), end
+    return steps

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sweeps.search.schedulers.asha import Asha
+from sweeps.search.schedulers.asha import Asha, promoted_steps
 from sweeps.space.section_models import AtLeast1
 
 
@@ -48,18 +48,23 @@ class Hyperband(Asha):
     def min_complete(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible number of trials that run to their end: one for each bracket that has a trial.
 
-        The first trial of a bracket passes all rungs. If there are no rungs, all trials run to their end.
+        If trials are stopped, the first trial of a bracket passes all rungs. If trials are paused, the best trial of a bracket does. If
+        there are no rungs, all trials run to their end.
         """
         return len(self._sizes(trials, seed)) if self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible total number of steps of all trials.
 
-        The total is smallest if one trial of each bracket passes all rungs, and all other trials stop at the first rung of their bracket.
+        If trials are stopped, the total is smallest if one trial of each bracket passes all rungs, and all other trials stop at the first
+        rung of their bracket. If trials are paused, see `promoted_steps`.
         """
         if not self.rungs():
             return trials * self.max_t
-        return sum(self.max_t + (size - 1) * self.grace_periods[bracket] for bracket, size in self._sizes(trials, seed).items())
+        sizes = self._sizes(trials, seed).items()
+        if self.pauses:
+            return sum(promoted_steps(size, self.rungs(bracket), self.max_t, self.reduction_factor) for bracket, size in sizes)
+        return sum(self.max_t + (size - 1) * self.grace_periods[bracket] for bracket, size in sizes)
 
     def late_trial_steps(self, repeats: int) -> float | None:
         """Return None, because ASHA's estimate does not apply to several brackets."""

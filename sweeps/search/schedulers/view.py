@@ -71,12 +71,14 @@ class StudyView:
     Attributes:
         seed, minimize: The arguments.
         trials: Trials by number, in the order in which they started.
+        all_started: True if no more configurations start, because `limits.max_trials` is reached.
     """
 
     def __init__(self, seed: int = 0, minimize: bool = True, trials: Iterable[TrialView] = ()):
         self.seed = seed
         self.minimize = minimize
         self.trials: dict[int, TrialView] = {trial.number: trial for trial in trials}
+        self.all_started = False
 
     @property
     def curves(self) -> Mapping[int, Mapping[int, float]]:

@@ -248,6 +248,8 @@ class RunWriter:
         trial = event.trial
         if trial.number in self.runs:  # The trial continues in its run.
             self._permit(self._client.update_run, self.runs[trial.number], "RUNNING")
+            batch.tags[self.runs[trial.number]]["sweeps.state"] = State.RUNNING.value
+            batch.statuses = [status for status in batch.statuses if status[0] != self.runs[trial.number]]  # A pause has ended.
         run = self._trial_run(trial, event.time, batch.retrying)
         params = run_contents.trial_params(trial) | run_contents.log_params(trial, self._log_dimensions)
         batch.params[run] |= {legal_name(name): value for name, value in params.items()}
@@ -266,6 +268,12 @@ class RunWriter:
         batch.add_metrics(run, ((legal_name(name), value) for name, value in event.metrics.items()), event.time, event.step)
         if event.trial.lineage:
             batch.tags[run]["sweeps.pbt"] = event.trial.lineage
+
+    @_add.register
+    def _(self, event: events.TrialPaused, batch: Batch) -> None:
+        run = self.runs[event.number]
+        batch.tags[run]["sweeps.state"] = "PAUSED"
+        batch.statuses.append((run, "SCHEDULED", int(event.time * 1000)))
 
     @_add.register
     def _(self, event: events.TrialEnded, batch: Batch) -> None:

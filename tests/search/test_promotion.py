@@ -1,0 +1,201 @@
+"""Schedulers that pause trials and promote the best ones: ASHA with `type: promotion`, Hyperband with it, and PASHA."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.core.trial import Action
+from sweeps.search.schedulers import StudyView, TrialView
+from sweeps.search.schedulers.asha import Asha, SuccessiveHalving, promoted_steps
+from sweeps.search.schedulers.hyperband import Hyperband
+from sweeps.search.schedulers.pasha import Pasha, chance_difference, noise_of, ranks_differ
+from sweeps.search.schedulers.promotion import next_promoted
+
+PROMOTION = Asha(27, type="promotion")
+SCHEDULERS = [PROMOTION, Hyperband(27, type="promotion"), Pasha(27)]
+qualities = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
+Passed = list[tuple[int, int]]  # (trial, rung) of each promotion
+
+
+def search(
+    scheduler: SuccessiveHalving, trials: int, workers: int, value: Callable[[int, int], float], minimize: bool = True
+) -> tuple[StudyView, Passed]:
+    """Run a sweep as the controller does. A round takes each running trial to its next rung."""
+    view, passed, running = StudyView(7, minimize), [], []
+    while True:
+        while len(running) < workers:
+            view.all_started = len(view.trials) == trials
+            if (paused := scheduler.next_paused(view)) is not None:
+                passed.append((paused, view.trials[paused].paused_at))
+                view.trials[paused].paused_at = None
+                running.append(paused)
+            elif not view.all_started:
+                running.append(len(view.trials))
+                view.trials[running[-1]] = TrialView(running[-1], scheduler.bracket(7, running[-1]))
+            else:
+                break
+        if not running:
+            return view, passed
+        for number in running.copy():
+            trial = view.trials[number]
+            ends = (*scheduler.rungs(trial.bracket), scheduler.max_t)
+            step = next(end for end in ends if end not in trial.values)
+            trial.values.update({s: value(number, s) for s in range(max(trial.values, default=0) + 1, step + 1)})
+            action = Action.STOP if step == scheduler.max_t else scheduler.decide(view, number, step).action
+            if action is Action.CONTINUE:
+                passed.append((number, step))
+                continue
+            running.remove(number)
+            trial.running = action is Action.PAUSE
+            trial.paused_at = step if action is Action.PAUSE else None
+
+
+@given(qualities, st.integers(1, 5), st.booleans(), st.sampled_from(SCHEDULERS))
+def test_one_in_factor_continues_and_one_trial_of_each_bracket_reaches_the_end(values, workers, minimize, scheduler):
+    view, _ = search(scheduler, len(values), workers, lambda number, step: values[number], minimize)
+    assert not any(t.running and t.paused_at is None for t in view.trials.values())
+    for bracket in set(view.brackets.values()):
+        assert len(view.at_rung(27, bracket)) >= 1, "the best trial continues when all trials have started"
+        for rung, above in zip(scheduler.rungs(bracket), (*scheduler.rungs(bracket)[1:], 27), strict=True):
+            reached, best = view.at_rung(rung, bracket), (min if minimize else max)
+            if not isinstance(scheduler, Pasha):
+                assert len(view.at_rung(above, bracket)) >= max(1, len(reached) // 3)
+            assert best(t.values[rung] for t in reached) == best(t.values[above] for t in view.at_rung(above, bracket))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=40), st.integers(0, 2**32), st.integers(2, 5), st.booleans())
+def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(values, seed, factor, minimize):
+    rng = random.Random(seed)
+    waiting = {number: 1 for number in range(len(values)) if rng.random() < 0.5}
+    view = StudyView(0, minimize, [TrialView(n, values={1: v}, paused_at=waiting.get(n)) for n, v in enumerate(values)])
+    number = next_promoted(view, waiting, [(1, 0)], lambda reached: reached // factor)
+    ranked = sorted(range(len(values)), key=lambda n: (values[n] if minimize else -values[n], n))
+    best = ranked[: len(values) // factor]
+    assert number == next((n for n in best if n in waiting), None)
+
+
+@given(st.integers(3, 60), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_at_most_one_in_factor_passes_if_the_trials_come_in_the_order_of_their_quality(trials, workers, rng):
+    view, passed = search(PROMOTION, trials, workers, lambda number, step: number)
+    for rung in PROMOTION.rungs():
+        assert sum(step == rung for _, step in passed) <= max(1, len(view.at_rung(rung)) // 3)
+
+
+def test_a_trial_continues_at_once_only_if_it_would_be_chosen_among_the_paused_ones():
+    view = StudyView(trials=[TrialView(n, values={1: float(n)}, paused_at=1) for n in (1, 2, 3, 4, 5)])
+    view.trials[9] = TrialView(9, values={1: 0.5})
+    assert PROMOTION.decide(view, 9, 1).action is Action.CONTINUE
+    view.trials[9].values[1] = 1.5  # The first of six still waits, and is promoted before the second.
+    assert PROMOTION.decide(view, 9, 1).action is Action.PAUSE and PROMOTION.next_paused(view) == 1
+    view.trials[1].paused_at = None
+    assert PROMOTION.decide(view, 9, 1).action is Action.CONTINUE, "two of six may pass"
+
+
+def test_a_higher_rung_comes_first():
+    view = StudyView(trials=[TrialView(n, values={1: float(n), 3: float(n)}, paused_at=3) for n in (3, 4, 5)])
+    view.trials.update({n: TrialView(n, values={1: float(n)}, paused_at=1) for n in (0, 1, 2)})
+    assert PROMOTION.next_paused(view) == 3
+    view.trials[3].paused_at = None
+    assert PROMOTION.next_paused(view) == 0
+
+
+def test_the_best_trial_of_each_rung_continues_only_when_no_trial_runs_or_starts():
+    view = StudyView(trials=[TrialView(n, values={1: float(n)}, paused_at=1) for n in (0, 1)])
+    assert PROMOTION.next_paused(view) is None
+    view.all_started = True
+    assert PROMOTION.next_paused(view) == 0
+    view.trials[2] = TrialView(2)
+    assert PROMOTION.next_paused(view) is None
+    view.trials[2].running = False
+    assert PROMOTION.next_paused(view) == 0
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS[::2], ids=["asha", "pasha"])
+def test_nan_is_stopped_and_counts_as_a_trial_of_its_rung(scheduler):
+    trials = [TrialView(n, values={1: math.nan}, running=False) for n in (0, 1)]
+    view = StudyView(trials=[*trials, TrialView(2, values={1: 1.0})])
+    assert scheduler.decide(view, 2, 1).action is Action.CONTINUE, "one of three passes"
+    view.trials[2].values[1] = math.nan
+    assert scheduler.decide(view, 2, 1).action is Action.STOP
+    del view.trials[2].values[1]
+    assert scheduler.decide(view, 2, 1).action is Action.STOP
+
+
+@given(qualities, st.integers(1, 4), st.sampled_from(SCHEDULERS))
+def test_decisions_depend_on_the_view_alone(values, workers, scheduler):
+    view, _ = search(scheduler, len(values), workers, lambda number, step: values[number] / step)
+    before = copy.deepcopy(view)
+    assert scheduler.next_paused(view) == scheduler.next_paused(copy.deepcopy(view))
+    assert view.curves == before.curves and view.paused == before.paused
+
+
+@given(st.integers(1, 60), st.integers(1, 4), st.sampled_from(SCHEDULERS))
+def test_no_sweep_takes_fewer_steps_than_the_plan_says(trials, workers, scheduler):
+    view, _ = search(scheduler, trials, workers, lambda number, step: number)
+    taken = sum(max(t.values) for t in view.trials.values())
+    assert taken >= scheduler.min_steps(trials, 7)
+    assert scheduler.min_complete(trials, 7) <= len([t for t in view.trials.values() if 27 in t.values])
+
+
+def test_the_fewest_steps_are_those_of_successive_halving():
+    assert promoted_steps(27, (1, 3, 9), 27, 3) == 27 * 1 + 9 * 2 + 3 * 6 + 1 * 18
+    assert promoted_steps(2, (1, 3), 9, 3) == 2 * 1 + 2 + 6
+    assert Asha(27, type="promotion").min_steps(27) == 81 and Pasha(27).min_steps(27) == 27 + 9 * 2 + 24
+
+
+def curves(*values: list[float], paused: bool = False) -> StudyView:
+    return StudyView(trials=[TrialView(n, values=dict(enumerate(curve, 1))) for n, curve in enumerate(values)])
+
+
+def test_pasha_keeps_its_cap_while_two_rungs_agree():
+    agree = curves([3, 2, 1], [4, 3, 2], [5, 4, 3])
+    assert Pasha(27).cap(agree) == 3
+    disagree = curves([3, 2, 3], [4, 3, 2], [5, 4, 1])
+    assert Pasha(27).cap(disagree) == 9, "nothing is known about the next rung"
+    assert Pasha(5, 4).cap(agree) == 5 and Pasha(4, 4).cap(agree) == 4, "without a second rung there is no cap"
+
+
+def test_pasha_never_lowers_its_cap_below_a_rung_that_two_trials_have_passed():
+    agree = [list(range(9, 0, -1)), list(range(19, 10, -1)), [5, 4, 3], [6, 5, 4]]
+    assert Pasha(27).cap(curves(*agree)) == 9
+    assert Pasha(27).cap(curves(*agree[1:])) == 3
+    agree[:2] = [list(range(27, 0, -1)), list(range(37, 10, -1))]
+    assert Pasha(27).cap(curves(*agree)) == 27
+
+
+def test_pasha_promotes_nothing_beyond_its_cap_until_all_trials_have_started():
+    view = StudyView(trials=[TrialView(n, values={1: n, 2: n, 3: n}, paused_at=3) for n in range(9)])
+    assert Pasha(27).next_paused(view) is None and PROMOTION.next_paused(view) == 0
+    view.all_started = True
+    assert Pasha(27).next_paused(view) == 0
+
+
+def test_a_difference_by_chance_is_one_of_curves_that_cross_twice():
+    a, b = {1: 1.0, 2: 3.0, 3: 1.0}, {1: 2.0, 2: 2.0, 3: 1.5}
+    assert chance_difference(a, b, 1, 3) == 0.5
+    assert chance_difference(a, b, 1, 2) is None and chance_difference(a, {1: 0.5, 2: 0.5, 3: 0.5}, 1, 3) is None
+    assert chance_difference(a, b, 3, 9) is None, "neither has gone beyond the lower rung"
+    assert chance_difference({}, b, 1, 3) is None
+    assert noise_of(StudyView(trials=[TrialView(0, values=a), TrialView(1, values=b)]), 1, 3) == 0.5
+    assert noise_of(StudyView(trials=[TrialView(0, values=a)]), 1, 3) is None
+
+
+def test_trials_within_the_noise_may_change_places():
+    trials = [TrialView(0, values={1: 1.0, 3: 0.6}), TrialView(1, values={1: 1.1, 3: 0.5}), TrialView(2, values={1: 2.0, 3: 0.9})]
+    assert ranks_differ(trials, 1, 3, 0.0) and not ranks_differ(trials, 1, 3, 0.2)
+    trials[2].values[3] = 0.1
+    assert ranks_differ(trials, 1, 3, 0.2)
+
+
+@given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=12), st.booleans())
+def test_pasha_mirrors_minimizing_and_maximizing(values, minimize):
+    low, high = curves(*values), curves(*[[-v for v in curve] for curve in values])
+    high.minimize = False
+    assert Pasha(27).cap(low) == Pasha(27).cap(high)
