@@ -159,7 +159,7 @@ class SweepController:
         if not self.reason and (number := self.search.next_paused()) is not None:
             return self.trials.resume(number)
         trial = None if self.reason else self.search.ask()
-        if trial is None and not self.reason and (self.search.queue.may_grow or (self.search.view.paused and self.running)):
+        if trial is None and not self.reason and self._may_wait():
             return None
         if trial is None:
             self._stop_paused()
@@ -331,7 +331,11 @@ class SweepController:
 
     def may_start_trials(self) -> bool:
         """Return whether a trial may still start or continue, now or after running trials have ended."""
-        return self._trials_left() or self.search.queue.may_grow or bool(self.search.view.paused and self.running)
+        return self._trials_left() or self._may_wait()
+
+    def _may_wait(self) -> bool:
+        """Return whether a running trial may, when it ends, add repeats to the queue or let a paused trial continue."""
+        return bool(self.running) and (self.search.queue.may_grow or bool(self.search.view.paused))
 
     def _follow_cluster(self) -> None:
         """Change the number of trials that run at the same time if nodes have joined or left."""

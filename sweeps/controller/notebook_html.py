@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Number of running trials in the live view, and of trials in the table of a sweep.
 RUNNING_TRIALS, BEST_TRIALS = 16, 20
-STATES = (("RUNNING", "running"), ("COMPLETE", "completed"), ("PRUNED", "pruned"), ("FAIL", "failed"))
+STATES = (("RUNNING", "running"), ("PAUSED", "paused"), ("COMPLETE", "completed"), ("PRUNED", "pruned"), ("FAIL", "failed"))
 
 
 def status_html(s: SweepStatus, messages: Sequence[str] = ()) -> str:
@@ -33,7 +33,7 @@ def status_html(s: SweepStatus, messages: Sequence[str] = ()) -> str:
     """
     lines = [f"<div>{html.escape(message)}</div>" for message in messages]
     lines.append(f"<div><b>{html.escape(s.name)}</b> &nbsp; {format_clock(s.seconds)}{_phase(s)}</div>")
-    counts = ", ".join(f"{s.states[state]} {word}" for state, word in STATES)
+    counts = ", ".join(f"{s.states[state]} {word}" for state, word in STATES if state != "PAUSED" or s.states[state])
     bar = f'<progress max="{max(1, s.total)}" value="{s.ended}" style="width: 16em; vertical-align: middle"></progress>'
     lines.append(f"<div>{bar} <b>{s.ended}/{s.total}</b> trials: {counts}</div>")
     lines += [f"<div>{text}</div>" for text in _facts(s)]

@@ -54,7 +54,8 @@ class SweepProgress:
         running: Running trials by id, in the order in which they started.
         failures: Trial id and error of each failed trial. The trial that failed last is the last entry.
         best: The best trial; None before the first value.
-        spans: (start, end) of each trial that ended under this driver, in seconds since the start of the sweep.
+        spans: (start, end) of each run of a trial that ended under this driver, in seconds since the start of the sweep. A trial that is
+            paused and continues has several runs.
         concurrency: The largest number of trials that have run in parallel.
         usage: The latest report of the pool; None before the first report.
     """
@@ -63,6 +64,7 @@ class SweepProgress:
         self._search, self._store, self._space, self._began = search, search.store, search.space, began
         self.running: dict[str, TrialProgress] = {}
         self.spans: list[tuple[float, float]] = []
+        self._started: set[str] = set()  # ids of the trials that this driver started or continued
         self.concurrency = 0
         self.usage: Usage | None = None
         self.best: BestTrial | None = None
@@ -73,6 +75,7 @@ class SweepProgress:
 
     def on_start(self, trial: Trial) -> None:
         """Add a trial that starts."""
+        self._started.add(trial.id)
         self.running[trial.id] = TrialProgress(trial, time.time() - self._began, short_configuration(trial))
         self.concurrency = max(self.concurrency, len(self.running))
 
@@ -99,9 +102,9 @@ class SweepProgress:
                     self._set_best(running.trial, value, report.step)
 
     def on_end(self, trial: str, result: Result) -> None:
-        """Remove a trial that has ended or was interrupted."""
+        """Remove a trial that has ended, was paused or was interrupted."""
         ended = self.running.pop(trial)
-        if result.state is not State.RUNNING:
+        if result.state is not State.RUNNING or result.paused:
             self.spans.append((ended.began, time.time() - self._began))
         if result.error is not None:
             self.failures.append((trial, result.error))
@@ -184,8 +187,19 @@ class SweepProgress:
             first, last = r.first_report, r.last_report
             to_stops = time_to_stops((first.step, first.time), (last.step, last.time), stops, time.time()) if first and last else None
             running.append(RunningTrial(now - r.began, to_stops))
-        total = len(self.spans) + self._search.queue.known_total - len(self._search.budget.ended)
+        total = len(self.spans) + self._runs_left()
         return time_left(now, total, self.spans, running, self.concurrency, self._space.limits.timeout)
+
+    def _runs_left(self) -> int:
+        """Return the number of runs of trials that have not ended. See `spans`.
+
+        If the scheduler pauses trials, each trial that has not started counts as many runs as the trials so far had on average.
+        """
+        queue = self._search.queue
+        if not self._search.scheduler.pauses:
+            return queue.known_total - len(self._search.budget.ended)
+        runs = len(self.spans) + len(self.running)
+        return len(self.running) + round(queue.remaining * runs / max(1, len(self._started)))
 
     def _row(self, r: TrialProgress, now: float, stopping: bool) -> TrialRow:
         metric, stage, last = self._store.objectives.metric, self._stage(r, stopping), r.last_report

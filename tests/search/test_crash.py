@@ -65,13 +65,14 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
         kept = resume_from.checkpoint if resume_from else None
         verdict, attempts = Action.CONTINUE, resume_from.attempts + 1 if resume_from else 1
         for step in range(kept.step + 1 if kept else 1, max_t + 1):
-            if step % 2 == 0:
+            saves = step % 2 == 0 or (loop.scheduler.needs_checkpoint and step in loop.scheduler.rungs())
+            if saves:
                 path = folder / "trials" / name / f"checkpoint_{step:06d}"
                 path.mkdir(exist_ok=True)
                 kept = Checkpoint(str(path), step, step)
             told = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
             rung = step if step in loop.scheduler.rungs() else None
-            verdict = going.on_trial_progress(name, Progress(told, kept if step % 2 == 0 else None, kept, rung, None, attempts=attempts))
+            verdict = going.on_trial_progress(name, Progress(told, kept if saves else None, kept, rung, None, attempts=attempts))
             if verdict is Action.STOP:
                 break
         if verdict is not Action.STOP:
@@ -89,6 +90,8 @@ def outcome(loop: SearchLoop) -> list[Any]:
 
 
 PLAIN = {"max_trials": 8}
+PROMOTION = {"max_trials": 12, "scheduler": "{name: asha, max_t: 9, type: promotion}"}
+PASHA = {"max_trials": 12, "scheduler": "{name: pasha, max_t: 9, reduction_factor: 2}", "extra": "repeats: {count: 2}"}
 ASKED = {"max_trials": 5, "points": POINTS, "extra": "repeats: {count: 2}"}
 
 
@@ -102,7 +105,9 @@ def undisturbed(make_space, tmp_path, request):
 
 @pytest.mark.timeout(120)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@pytest.mark.parametrize("undisturbed", [PLAIN, ASKED], ids=["sampled", "initial points and repeats"], indirect=True)
+@pytest.mark.parametrize(
+    "undisturbed", [PLAIN, ASKED, PROMOTION, PASHA], ids=["sampled", "initial points and repeats", "promotion", "pasha"], indirect=True
+)
 @given(data=st.data())
 def test_a_driver_may_die_at_any_record_and_any_byte_of_it(undisturbed, tmp_path, data):
     space, expected, records = undisturbed
