@@ -156,7 +156,8 @@ class SweepProgress:
         """
         budget, objective = self._search.budget, self._space.objective
         states = Counter(s.value for s in budget.ended)
-        states["RUNNING"], states["PAUSED"] = len(self.running), len(self._search.view.paused)
+        states["RUNNING"] = len(self.running)
+        states.update(["PAUSED"] * len(self._search.view.paused))
         now = time.time() - self._began
         failed, error = self.failures[-1] if self.failures else ("", "")
         return SweepStatus(

@@ -67,6 +67,12 @@ POINTS = {
 }
 
 
+# Points that only a sweep with a scheduler that pauses trials reaches.
+PAUSE_POINTS = {
+    "pause": Point("between the record of a pause and the pause", "sweeps.controller.trial_lifecycle:TrialLifecycle.pause", "before", 2),
+}
+
+
 def die(driver: int | None = None) -> None:
     """Kill the driver, if it is another process, and then this process."""
     for pid in (driver, os.getpid()):
@@ -140,13 +146,13 @@ def main() -> None:
     name = sys.argv[1]
     if name == "checkpoint":
         os.environ["DIE_IN_A_COPY"] = str(os.getpid())
-    elif POINTS[name].target.startswith("mlflow"):
+    elif name in POINTS and POINTS[name].target.startswith("mlflow"):
         from sweeps.tracking.mlflow import tracker_process
 
         latched: Any = _Latched(name)
         tracker_process.subprocess = latched
     else:
-        arm(POINTS[name])
+        arm((POINTS | PAUSE_POINTS)[name])
     from sweeps import cli
 
     sys.argv = ["sweeps", *sys.argv[2:]]

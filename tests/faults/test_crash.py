@@ -88,10 +88,10 @@ def crashing(point: str, *args: object) -> subprocess.Popen:
     return subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
 
 
-def through(points: list[str], tmp_path: Path, uri: str, trials: int) -> Path:
+def through(points: list[str], tmp_path: Path, uri: str, trials: int, text: str = SPACE) -> Path:
     """Kill one sweep at each point in turn, resume it after each kill, and return its folder."""
     file = tmp_path / "crash.yaml"
-    file.write_text(SPACE.format(trials=trials))
+    file.write_text(text.format(trials=trials))
     first = True
     for point in points:
         args = ("run", file, "--tracking-uri", uri) if first else ("resume", "latest")
@@ -117,6 +117,19 @@ def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_resul
     in_mlflow(folder, uri)
 
 
+@pytest.mark.timeout(400)
+def test_paused_trials_survive_a_kill_and_the_sweep_ends_with_the_same_result(tmp_path, uri):
+    text = SPACE.replace("reduction_factor: 2}}", "reduction_factor: 2, type: promotion}}")
+    file, _, whole = written(tmp_path / "whole", 5, text)
+    space = space_file.load(file)
+    whole.mkdir()
+    save_space(whole, space, 0.0)
+    drive(space, whole, lambda trial, step: trial.params["x"] + 1 / step, max_t=4)
+    folder = through(["rung", "pause"], tmp_path, uri, 5, text)
+    assert outcome(folder) == outcome(whole)
+    in_mlflow(folder, uri)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_sweep_killed_where_state_is_written_ends_with_the_same_result(tmp_path, uri):
@@ -126,9 +139,9 @@ def test_a_sweep_killed_where_state_is_written_ends_with_the_same_result(tmp_pat
     in_mlflow(folder, uri)
 
 
-def written(folder: Path, trials: int) -> tuple[Path, str, Path]:
+def written(folder: Path, trials: int, text: str = SPACE) -> tuple[Path, str, Path]:
     folder.mkdir()
-    (folder / "crash.yaml").write_text(SPACE.format(trials=trials))
+    (folder / "crash.yaml").write_text(text.format(trials=trials))
     return folder / "crash.yaml", "--dir", folder / "runs"
 
 
