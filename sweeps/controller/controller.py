@@ -356,7 +356,8 @@ class SweepController:
             return
         spent = self.progress.usage.worker_seconds if self.progress.usage else {}
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
-        used += [(live.worker_seconds, live.trial) for live in map(self.study_store.live_trial, self.search.interrupted)]
+        unfinished = [*self.search.interrupted, *self.search.view.paused]
+        used += [(live.worker_seconds, live.trial) for live in map(self.study_store.live_trial, unfinished)]
         gpus = sum(seconds * dict(trial.shape.per_worker).get("GPU", 0.0) for seconds, trial in used)
         if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
             # After too many failures, the running trials stay resumable, because they did not fail themselves.

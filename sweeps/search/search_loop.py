@@ -113,6 +113,7 @@ class SearchLoop:
         self.store.record_start(optuna_trial, trial, bracket if self.scheduler.bracket_count > 1 else None)
         if trial.repeat_of is None:
             self.view.trials[trial.number] = TrialView(trial.number, bracket, population=self._population(trial))
+            self.view.all_started = not self.queue.configurations_left
         return trial
 
     def enqueue(self, keys: Mapping[str, Any], command: str) -> int | None:
@@ -141,7 +142,6 @@ class SearchLoop:
         Returns:
             The number of the trial, or None if the scheduler lets no paused trial continue now.
         """
-        self._update_all_started()
         if not self.view.paused or (number := self.scheduler.next_paused(self.view)) is None:
             return None
         rung = self.view.paused[number]
@@ -149,9 +149,6 @@ class SearchLoop:
         self.store.record_pause(number, None)
         self.view.trials[number].paused_at = None
         return number
-
-    def _update_all_started(self) -> None:
-        self.view.all_started = not self.queue.configurations_left
 
     # Decide
 
@@ -192,7 +189,6 @@ class SearchLoop:
             return CONTINUE if rung <= live.decided_rung else self._decide_perturbation(number, rung)
         if live.steps > rung or live.passed_rung >= rung:
             return CONTINUE
-        self._update_all_started()
         rungs = self.scheduler.rungs(self.view.trials[number].bracket)
         decision = self.scheduler.decide(self.view, number, rung) if rung in rungs else CONTINUE
         if decision.action is Action.CONTINUE:
@@ -277,6 +273,7 @@ class SearchLoop:
                 ended.append((t.datetime_complete or datetime.datetime.max, t.number, t))
             elif record.paused_at(t) is None:
                 self.interrupted.append(t.number)
+        self.view.all_started = not self.queue.configurations_left
         for _, number, t in sorted(ended, key=lambda e: e[:2]):
             self._record_end(number, record.repeat_of(t), record.result_of(t, self.store.objectives))
 

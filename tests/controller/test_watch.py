@@ -8,6 +8,7 @@ import time
 import pytest
 
 from sweeps.controller import watch
+from sweeps.controller.status import status_line
 from sweeps.controller.sweep_summary import summarize
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import SweepFolder
@@ -54,6 +55,24 @@ def test_a_status_has_the_trials_of_the_study_and_the_stages_of_the_pool(sweep):
     assert status.rows[1].notice == "waiting since 14:03:12 for nodes: 1 GPU" and status.from_outside and not status.paused
     text = "\n".join(line.plain for line in View().lines(status, 100, 30))
     assert NAME in text and "1/3" in text and "0001" in text and "in use" not in text and "left" not in text
+
+
+def test_a_trial_that_the_scheduler_has_paused_does_not_run(sweep):
+    folder, search = sweep
+    for values in ((0.5, 0.4), (0.9,), (0.3,)):
+        report(search, search.ask().number, *values)
+    search.store.record_pause(1, 1)
+    with FolderLock(folder):
+        summary, study = summarize(folder), record.read(folder)
+        status = watch.status_of(summary, study, 9, time.time())
+    assert summary.trials == {"completed": 0, "pruned": 0, "failed": 0, "paused": 1, "running": 2}
+    assert [summary.state_of(t) for t in study.trials] == ["RUNNING", "PAUSED", "RUNNING"]
+    assert [row.trial for row in status.rows] == ["0000", "0002"] and status.states == {"RUNNING": 2, "PAUSED": 1}
+    assert status_line(status).startswith("0/3 trials · 2 running · 1 paused · 0 pruned")
+    assert "1 paused" in "\n".join(line.plain for line in View().lines(status, 100, 30))
+    killed = summarize(folder)
+    assert killed.trials == {"completed": 0, "pruned": 0, "failed": 0, "paused": 1, "interrupted": 2}
+    assert [killed.state_of(t) for t in study.trials] == ["INTERRUPTED", "PAUSED", "INTERRUPTED"]
 
 
 def test_the_status_follows_the_study_and_ends_with_the_process(sweep):

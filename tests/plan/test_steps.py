@@ -14,6 +14,7 @@ from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
+from sweeps.search.schedulers.pasha import Pasha
 from tests.search.test_schedulers import decided
 
 ashas = st.builds(lambda grace, more, factor: Asha(grace + more, grace, factor), st.integers(1, 6), st.integers(0, 60), st.integers(2, 5))
@@ -102,8 +103,18 @@ def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps():
     assert estimate == pytest.approx(median(whole), rel=0.1)
 
 
+PAUSING = [
+    Asha(27, type="promotion"),
+    Asha(4, 4, 2, type="promotion"),
+    Hyperband(27, type="promotion"),
+    Pasha(27),
+    Pasha(5, 4),
+    Pasha(4, 4),
+]
+
+
 @pytest.mark.parametrize(
-    "scheduler", [Hyperband(27, 1, 3, 3), Hyperband(9, 1, 3, 5), Hyperband(4, 4, 2, 2), Median(20, 3, 4), Median(9, 1, 1)]
+    "scheduler", [Hyperband(27, 1, 3, 3), Hyperband(9, 1, 3, 5), Hyperband(4, 4, 2, 2), Median(20, 3, 4), Median(9, 1, 1), *PAUSING]
 )
 @pytest.mark.parametrize("trials, concurrency", [(1, 1), (7, 2), (40, 4)])
 def test_every_simulated_sweep_is_within_the_bounds(scheduler, trials, concurrency):
@@ -119,6 +130,13 @@ def test_the_lower_bound_of_hyperband_is_that_of_asha_in_each_bracket():
     whole, rest = len(set(alone)), {b: alone.count(b) - 1 for b in set(alone)}
     assert count_steps(hyperband, 40, 1).least == 27 * whole + sum(3**b * n for b, n in rest.items())
     assert sum(simulate(hyperband, 40, 1, lambda n: n)) == count_steps(hyperband, 40, 1).least
+
+
+def test_paused_trials_continue_in_a_simulation():
+    promotion, stopping = Asha(27, type="promotion"), Asha(27)
+    assert sorted(simulate(promotion, 27, 1, lambda n: -n)) == [1, 1, 3, 3, 9, 9] + [27] * 21, "each trial is the best so far"
+    assert sorted(simulate(promotion, 27, 1, lambda n: n)) == [1] * 18 + [3] * 6 + [9] * 2 + [27]
+    assert count_steps(promotion, 60, 4).typical < count_steps(stopping, 60, 4).typical
 
 
 def test_the_median_rule_compares_at_every_step_from_the_first():

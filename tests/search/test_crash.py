@@ -227,6 +227,31 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, t
         assert loop.store.results()[3].state is expected and not pool.started
 
 
+@pytest.mark.parametrize("saved, better", [(True, False), (True, True), (False, False)], ids=["paused", "promoted", "without a checkpoint"])
+def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(make_space, tmp_path, saved, better):
+    """Three trials wait at the first rung, and the driver died before it decided about the fourth."""
+    space = make_space(BODY, max_trials=9, scheduler=PROMOTION["scheduler"])
+    loop = SearchLoop.open(tmp_path, space)
+    for value in (0.2, 0.3, 0.4, 0.1 if better else 0.5):
+        trial = loop.ask()
+        path = tmp_path / "trials" / trial.id / "checkpoint_000001"
+        path.mkdir(parents=True)
+        kept = Checkpoint(str(path), 1, 1) if saved else None
+        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": value}, 1.0),), kept, kept, 1, 0.1))
+        if trial.number < 3:
+            loop.decide(trial.number, 1)
+    loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
+    going = SweepController(loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
+    going.finish_leftover_trials()
+    paused = saved and not better
+    assert list(loop.view.paused) == ([0, 1, 2, 3] if paused else [0, 1, 2]) and list(loop.interrupted) == ([] if paused else [3])
+    if not paused:
+        assert going.start_trial() == "0003" and pool.started["0003"][1].checkpoint == kept
+        assert loop.decide(3, 1).action is (Action.CONTINUE if better else Action.PAUSE)
+    if not better:
+        assert going.start_trial() == "0000", "the best of four"
+
+
 @pytest.mark.parametrize("limit, hours", [({"target": 0.5}, 0), ({"timeout": 3600.0}, 2)], ids=["target", "timeout"])
 def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make_space, tmp_path, limit, hours):
     space = make_space(BODY, max_trials=4)

@@ -25,6 +25,7 @@ from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.record import PAUSED
 from tests.study.test_study_store import reports
 
 BODY = """
@@ -198,6 +199,27 @@ def test_history_learnt_in_pieces_is_the_one_learnt_at_once(trials, cut):
         there = [i for i, (_, _, values, _) in enumerate(trials) if len(values) >= step]
         assert once.count(step) == len(there)
     assert once.count(FULL) == sum(state is TrialState.COMPLETE for *_, state in trials)
+
+
+def test_a_paused_trial_counts_as_an_ended_one_until_it_continues():
+    study, pieces = optuna.create_study(), History()
+    trials = [study.ask({"x": optuna.distributions.FloatDistribution(0, 1)}) for _ in range(3)]
+    for paused, continued in ((None, None), (1, None), (2, None), (None, 1), (None, 2), (2, None)):
+        for number, rung in ((paused, 1), (continued, None)):
+            if number is not None:
+                trials[number].set_user_attr(PAUSED, rung)
+        if paused is not None and not study.trials[paused].intermediate_values:
+            trials[paused].report(0.5, 1)
+        once = History()
+        once.refresh(study)
+        pieces.refresh(study)
+        waiting = [t.number for t in study.trials if t.user_attrs.get(PAUSED) and t.intermediate_values]
+        assert once.ended[1][""] == pieces.ended[1][""] == waiting
+        assert sorted(pieces.running) == sorted(once.running) == [n for n in range(3) if n not in waiting]
+        assert [t.number for t in pieces.trials()] == [t.number for t in once.trials()]
+    study.tell(trials[2], state=TrialState.PRUNED)
+    pieces.refresh(study)
+    assert pieces.ended[1][""] == [2] and sorted(pieces.running) == [0, 1] and pieces.count(1) == 2
 
 
 def test_the_highest_level_with_enough_values_is_modeled_and_what_failed_ranks_last():

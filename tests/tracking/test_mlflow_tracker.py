@@ -13,7 +13,7 @@ import pytest
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Step, load
-from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted
+from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted, TrialPaused
 from sweeps.tracking.mlflow.run_contents import datasets, description, flatten, log_params, space_params, trial_params
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
@@ -132,6 +132,39 @@ def test_the_tags_of_an_earlier_best_trial_are_deleted(tmp_path):
     assert tracker.close() and tracker.error is None
     tags = MlflowClient(default_uri(tmp_path)).get_run(tracker.parent).data.tags
     assert "best.params.gone" not in tags and any(name.startswith("best.") for name in tags)
+
+
+@pytest.mark.integration
+def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
+    """Trial 0 stays paused, trial 1 continues before its pause is written, trial 2 after it, and trial 3 was paused by an earlier driver."""
+    from mlflow.tracking import MlflowClient
+
+    def states() -> dict[str, tuple[str, str | None]]:
+        runs = client.search_runs(["1"], "tags.`sweeps.kind` = 'trial'")
+        return {r.data.tags["sweeps.trial"]: (r.info.status, r.data.tags.get("sweeps.state")) for r in runs}
+
+    def history(skip):
+        yield begin(trial(3))
+        yield TrialPaused(1_700_000_050.0, 3, 2)
+
+    tracker, client = (
+        MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)),
+        MlflowClient(default_uri(tmp_path)),
+    )
+    tracker.handle(sweep_started(tmp_path, history=history))
+    for number in range(3):
+        tracker.handle(begin(trial(number), 1_700_000_000.0))
+        tracker.handle(TrialPaused(1_700_000_100.0, number, 2))
+    tracker.handle(begin(trial(1), 1_700_000_200.0))
+    expected = {"0000": ("SCHEDULED", "PAUSED"), "0001": ("RUNNING", "RUNNING"), "0003": ("SCHEDULED", "PAUSED")}
+    wait_until(lambda: states() == {**expected, "0002": ("SCHEDULED", "PAUSED")}, 60, "the pauses to be written")
+    tracker.handle(begin(trial(2), 1_700_000_300.0))
+    wait_until(lambda: states() == {**expected, "0002": ("RUNNING", "RUNNING")}, 60, "trial 2 to continue")
+    for number in range(4):
+        tracker.handle(begin(trial(number), 1_700_000_400.0))
+        tracker.handle(end(number, Result(State.PRUNED, 0.5, 2, 2), 1_700_000_400.0))
+    assert tracker.close() and tracker.error is None
+    assert states() == {f"{number:04d}": ("FINISHED", "PRUNED") for number in range(4)}
 
 
 @pytest.mark.integration

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -93,7 +93,7 @@ class Asha(SuccessiveHalving):
             description="what happens to a trial that is not among the best at a rung: it stops for good, or it pauses and may continue"
             " from its checkpoint after other trials have reached the rung",
         ),
-    ] = "stopping"
+    ] = field(default="stopping", kw_only=True)
 
     @property
     def pauses(self) -> bool:  # type: ignore[override]  # It depends on an option.
