@@ -103,14 +103,8 @@ def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps():
     assert estimate == pytest.approx(median(whole), rel=0.1)
 
 
-PAUSING = [
-    Asha(27, type="promotion"),
-    Asha(4, 4, 2, type="promotion"),
-    Hyperband(27, type="promotion"),
-    Pasha(27),
-    Pasha(5, 4),
-    Pasha(4, 4),
-]
+PROMOTION = [Asha(27, type="promotion"), Asha(4, 4, 2, type="promotion"), Hyperband(27, type="promotion")]
+PAUSING = [*PROMOTION, Pasha(27), Pasha(5, 4), Pasha(4, 4)]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +127,7 @@ def test_the_lower_bound_of_hyperband_is_that_of_asha_in_each_bracket():
 
 
 def test_paused_trials_continue_in_a_simulation():
-    promotion, stopping = Asha(27, type="promotion"), Asha(27)
+    promotion, stopping = PROMOTION[0], Asha(27)
     assert sorted(simulate(promotion, 27, 1, lambda n: -n)) == [1, 1, 3, 3, 9, 9] + [27] * 21, "each trial is the best so far"
     assert sorted(simulate(promotion, 27, 1, lambda n: n)) == [1] * 18 + [3] * 6 + [9] * 2 + [27]
     assert count_steps(promotion, 60, 4).typical < count_steps(stopping, 60, 4).typical

@@ -136,7 +136,7 @@ def test_the_tags_of_an_earlier_best_trial_are_deleted(tmp_path):
 
 @pytest.mark.integration
 def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
-    """Trial 0 stays paused, trial 1 continues before its pause is written, trial 2 after it, and trial 3 was paused by an earlier driver."""
+    """Trial 0 stays paused. Trial 1 continues before its pause is written, and trial 2 after it. An earlier driver paused trial 3."""
     from mlflow.tracking import MlflowClient
 
     def states() -> dict[str, tuple[str, str | None]]:
