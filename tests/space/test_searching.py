@@ -15,6 +15,7 @@ from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
+from sweeps.search.schedulers.pasha import Pasha
 from sweeps.search.schedulers.pbt import Pbt
 from sweeps.space import Constraint, InitialPoint, Objective, Repeats, load
 from sweeps.space.initial_points import InitialPointsParser
@@ -79,6 +80,8 @@ class TestWhatIsTaken:
             ("{name: median, grace_period: 3}", Median(None, 3, min_trials=5)),
             ("{name: pbt, perturbation_interval: 4, population: 20}", Pbt(4, population=20)),
             ("{name: asha, max_t: 9}", Asha(9)),
+            ("{name: asha, max_t: 9, type: promotion}", Asha(9, type="promotion")),
+            ("{name: pasha, max_t: 9, reduction_factor: 2}", Pasha(9, reduction_factor=2)),
             ("{name: none, max_t: 9}", NoScheduler(9)),
         ],
     )
@@ -158,6 +161,7 @@ INVALID = [
     ({"limits": "{max_trials: 9, max_gpu_hours: 0}"}, "limits.max_gpu_hours: must be a number greater than 0, got 0"),
     ({"limits": "{max_trials: 9, target: low}"}, "limits.target: must be a number, got low"),
     ({"limits": "{max_trials: 9, patience: 0}"}, "limits.patience: must be an integer of at least 1, got 0"),
+    ({"scheduler": "{name: asha, max_t: 9, type: pausing}"}, "scheduler.type: must be stopping or promotion, got pausing"),
     ({"scheduler": "{name: hyperband}"}, "scheduler.max_t: is required; set max_t to the step at which a trial ends"),
     (
         {"scheduler": "{name: pbt}"},
@@ -165,11 +169,11 @@ INVALID = [
     ),
     (
         {"scheduler": "{name: asha, max_t: 9, brackets: 3}"},
-        "scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, grace_period, reduction_factor",
+        "scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, grace_period, reduction_factor, type",
     ),
     (
         {"scheduler": "{name: none, grace_period: 3}"},
-        "scheduler.grace_period: is a key of asha and hyperband and median, not of none; keys of none: max_t",
+        "scheduler.grace_period: is a key of asha and hyperband and pasha and median, not of none; keys of none: max_t",
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, quantile_fraction: 0.6}"},
