@@ -86,6 +86,7 @@ def test_what_mlflow_is_told(more, tags, metrics):
         "trials.completed": 2,
         "trials.failed": 1,
         "trials.interrupted": 0,
+        "trials.paused": 0,
         "fits": 1,
         "seconds": 2.5,
         **metrics,

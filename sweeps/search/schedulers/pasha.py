@@ -75,7 +75,7 @@ def ranks_differ(trials: Sequence[TrialView], lower: int, upper: int, noise: flo
         upper: Step of the higher rung.
         noise: Difference between two values that is not significant.
     """
-    ranked = sorted(trials, key=lambda t: t.values[upper])
+    ranked = sorted(trials, key=lambda t: (t.values[upper], t.values[lower]))  # Equal values at the higher rung have no order.
     return any(abs(t.values[lower] - value) > noise for t, value in zip(ranked, sorted(t.values[lower] for t in trials), strict=True))
 
 

@@ -135,7 +135,7 @@ def sweep_tags(result: SweepResult) -> dict[str, str]:
 
 def sweep_metrics(result: SweepResult) -> dict[str, float]:
     """Return the metrics of the parent run at the end of a sweep."""
-    metrics: dict[str, float] = {f"trials.{state}": count for state, count in ({"interrupted": 0} | result.trials).items()}
+    metrics: dict[str, float] = {f"trials.{state}": count for state, count in ({"interrupted": 0, "paused": 0} | result.trials).items()}
     metrics |= {"fits": result.fits, "seconds": result.seconds}
     if result.best is not None:
         values = {"best": result.best["value"], "best.test": result.best["test"]}
