@@ -38,7 +38,7 @@ def space_of(task: Task, algorithm: str, scheduler: str, seed: int) -> Space:
     params = "\n".join(f"    {name}: {domain(axis)}" for name, axis in task.axes.items())
     text = f"""\
 name: replay
-trainer: xgboost
+trainer: {{loop: "benchmarks.search_quality.replay:replay", backend: none}}
 data: {{train: "sklearn:iris", label: target, valid: 0.2}}
 objective: {{metric: value, goal: minimize}}
 search: {{algorithm: {algorithm}, seed: {seed}}}
