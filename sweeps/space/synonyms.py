@@ -115,7 +115,6 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "nsga2": "nsgaii NSGAIISampler",
     },
     "scheduler": {
-        "name": "type",
         "max_t": "max_iter max_epochs max_resource num_epochs",
         "grace_period": "min_iter min_resource n_warmup_steps",
         "reduction_factor": "eta",
