@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import io
 import keyword
+import pickletools
 import re
 import shutil
 import sys
@@ -158,6 +159,7 @@ def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[
             if each not in everything.values() and "<locals>" not in each.__qualname__ and each.__qualname__.isidentifier():
                 everything.setdefault(each.__qualname__, each)
     pickled = recorder.file.getvalue()
+    recorder.modules |= _named_modules(pickled)
     if len(pickled) > MOST_BYTES:
         size = f"the function and the values that it uses have {len(pickled) / 2**20:.0f} MB, but at most {MOST_BYTES >> 20} MB are allowed"
         raise InputError(Problem(place, f"{size}{_largest_value(functions)}; pass tables with `data`, or read them inside the function"))
@@ -167,8 +169,8 @@ def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[
 def _recorder() -> Any:
     """Return a pickler of cloudpickle that records what it pickles.
 
-    `modules` are the modules that reading the pickle imports. `later` are those that the functions import when they run. `by_value` are the
-    classes that are pickled by value.
+    `modules` are the modules that the functions use as objects. `later` are those that the functions import when they run. `by_value` are
+    the classes that are pickled by value.
     """
     import cloudpickle
 
@@ -189,18 +191,39 @@ def _recorder() -> Any:
                 self.later.update(_imported(value.__code__))
             elif isinstance(value, type) and by_value and not value.__module__.startswith("builtins"):
                 self.by_value.append(value)
-            elif isinstance(value, (type, types.FunctionType)):
-                self.modules.add(value.__module__)
             return reduced
 
     return Recorder()
 
 
+def _named_modules(pickled: bytes) -> set[str]:
+    """Return the modules of the functions and classes that a pickle refers to by name, compiled ones included. The pickle is not loaded."""
+    memo: list[str] = []
+    texts = ["", ""]  # the last two texts on the stack
+    modules = set()
+    previous = ""
+    for opcode, value, _ in pickletools.genops(pickled):
+        if "BINUNICODE" in opcode.name:
+            texts = [texts[1], value]
+        elif opcode.name in ("BINGET", "LONG_BINGET"):
+            texts = [texts[1], memo[value]]
+        elif opcode.name == "MEMOIZE":
+            memo.append(texts[1] if "BINUNICODE" in previous else "")
+        elif opcode.name == "STACK_GLOBAL":  # The two values on top of the stack are the names of the module and of its member.
+            modules.add(texts[0])
+        previous = opcode.name
+    return modules - {"__main__"}
+
+
 def _imported(code: types.CodeType) -> Iterator[str]:
     """Yield the names of the modules that a function imports when it runs, also inside functions that it defines."""
+    package = ""
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME" and references.is_reference(f"{instruction.argval}:a"):
-            yield instruction.argval
+            package = instruction.argval
+            yield package
+        elif instruction.opname == "IMPORT_FROM" and references.source_of(f"{package}.{instruction.argval}", ()) is not None:
+            yield f"{package}.{instruction.argval}"  # `from package import module`
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _imported(constant)

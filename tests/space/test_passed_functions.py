@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,31 @@ def test_a_bundle_gets_the_packages_and_modules_that_the_functions_use(tmp_path)
     needed = find_requirements([module], [tmp_path])
     assert {"numpy", "xgboost", "cloudpickle"} <= needed.packages
     assert set(needed.local_modules) == {f"{module}.py", "their_helpers.py"}
+
+
+def test_a_bundle_gets_the_packages_of_compiled_functions(tmp_path, monkeypatch):
+    from scipy.special import expit
+
+    helpers = tmp_path / "their_package"
+    helpers.mkdir()
+    (helpers / "__init__.py").write_text("")
+    (helpers / "models.py").write_text("import lightgbm\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    members = [expit] * 3  # the second and third are references to the first
+    parse = np.random.default_rng
+
+    def train():
+        from their_package import models
+
+        return members, parse, models
+
+    assert not isinstance(expit, types.FunctionType) and not isinstance(parse, types.FunctionType)
+    module = write_module({"train": train}, "trainer.loop", tmp_path)
+    needed = find_requirements([module], [tmp_path])
+    assert {"numpy", "scipy", "lightgbm"} <= needed.packages
+    assert set(needed.local_modules) == {f"{module}.py", "their_package"}
+    modules = passed_functions._named_modules(pickle.dumps([len, expit, parse, np.zeros(2), "numpy", "sqrt"]))
+    assert {"builtins", "scipy.special._special_ufuncs"} <= modules and "sqrt" not in modules
 
 
 def test_functions_that_cannot_be_stored_are_refused_in_one_line(tmp_path, monkeypatch):
