@@ -30,7 +30,7 @@ def read_splits(folder: Path, space: Space, roots: tuple[Path, ...], fingerprint
         fingerprint: Fingerprint of the data when the sweep started.
 
     Returns:
-        The data variants. The rows are in memory.
+        The data variants. The rows are in memory of this process.
 
     Raises:
         InputError: The data cannot be read, or has changed since the sweep began.
@@ -41,9 +41,12 @@ def read_splits(folder: Path, space: Space, roots: tuple[Path, ...], fingerprint
     if names := ", ".join(space.missing_secrets):
         raise InputError(Problem(str(space.path), f"needs these environment variables, which are not set: {names}"))
     spec, seed, variants, tuned, _ = load_arguments(space, None)
+    without_ray = _reads_without_ray(space)
     try:
-        with contextlib.nullcontext() if _reads_without_ray(space) else _ray(folder, space, roots):
+        with contextlib.nullcontext() if without_ray else _ray(folder, space, roots):
             found = DataVariants(spec, variants or (spec,), seed, tuned)
+            if not without_ray:
+                found.copy_rows()
     except InputError as e:
         raise locate_problems(space, e.problems) from None
     if fingerprint is not None and found.fingerprint != fingerprint:

@@ -16,6 +16,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.label_columns import label_columns
 from sweeps.data.label_checks import check_dropped, check_same_task, split_columns
 from sweeps.data.load import Splits, fold_of, load_splits, subsample
+from sweeps.data.tables import copy_table
 from sweeps.data.weights import check_class_weight
 from sweeps.space.section_models import variant_of
 
@@ -61,6 +62,12 @@ class DataVariants:
             raise InputError(dict.fromkeys(problems))
         fingerprints = [self._fingerprint(variant) for variant in variants]
         self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else hashlib.sha256(json.dumps(fingerprints).encode()).hexdigest()
+
+    def copy_rows(self) -> None:
+        """Copy all rows to new memory. Rows that Ray has read may be views of its object store, and are lost when Ray ends."""
+        for key, whole in self.sources.items():
+            parts = {"train": whole.train, "valid": whole.valid, "test": whole.test}
+            self.sources[key] = replace(whole, **{name: copy_table(part) for name, part in parts.items() if part is not None})
 
     def _columns(self, spec: DataSpec) -> list[str]:
         """Return all columns of a source, including columns that are not features."""
