@@ -104,8 +104,10 @@ def _server(app: Any, dashboard: Dashboard) -> uvicorn.Server:
             dashboard.ended = True
             super().handle_exit(sig, frame)
 
-    config = uvicorn.Config(app, log_level="error", access_log=False, ws="none", timeout_graceful_shutdown=END_SECONDS)
-    return Server(config)
+    # uvicorn's own configuration of logging would close the handlers of all other loggers, and files that they write to.
+    return Server(
+        uvicorn.Config(app, log_config=None, log_level="error", access_log=False, ws="none", timeout_graceful_shutdown=END_SECONDS)
+    )
 
 
 def _run_mlflow(

@@ -161,7 +161,9 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: Any, listener: socket.socket, limits: Limits, drain_seconds: float = DRAIN_SECONDS):
-        super().__init__(uvicorn.Config(app, log_level="error", access_log=False, ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS))
+        # uvicorn's own configuration of logging would close the handlers of all other loggers, and files that they write to.
+        config = uvicorn.Config(app, log_config=None, log_level="error", access_log=False, ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS)
+        super().__init__(config)
         self.listener, self.limits, self.drain_seconds = listener, limits, drain_seconds
         self.cancel_waiting: Callable[[], None] = app.state.cancel_waiting
         self.opening: set[asyncio.Task[None]] = set()

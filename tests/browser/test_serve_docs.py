@@ -27,7 +27,7 @@ def server(tmp_path):
     (tmp_path / DATA_FOLDER).mkdir(parents=True)
     served.raw(3).to_parquet(tmp_path / DATA_FOLDER / CHECK_ROWS)
     bundle.path = tmp_path
-    running = uvicorn.Server(uvicorn.Config(make_app(bundle), port=0, log_level="warning"))
+    running = uvicorn.Server(uvicorn.Config(make_app(bundle), port=0, log_config=None, log_level="warning"))
     thread = threading.Thread(target=running.run)
     thread.start()
     wait_until(lambda: running.started, 30, "the server")

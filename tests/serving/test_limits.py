@@ -223,7 +223,7 @@ def test_r11_what_a_client_sends_at_once_is_read_in_pieces_so_that_others_have_t
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-        config = uvicorn.Config(app, log_level="error", interface="asgi3")
+        config = uvicorn.Config(app, log_config=None, log_level="error", interface="asgi3")
         config.load()
         connection = Connection(Limits(), None, config=config, server_state=ServerState(), app_state={})
         connection.connection_made(wire)
