@@ -4,6 +4,7 @@ The folder contains the model, the fitted preprocessor, and a record of how both
 with a bundle needs neither a checkout of sweeps nor a Ray cluster. These are the files of a bundle:
 
     MLmodel, requirements.txt, input_example.json, ...      MLflow's files
+    README.md                                               for people: what the model is, how to use it, how it was made
     manifest.json                                           how the bundle was made, with the SHA-256 of every other file
     manifest.sha256                                         the SHA-256 of manifest.json
     code/                                                   the user's modules
@@ -14,9 +15,8 @@ with a bundle needs neither a checkout of sweeps nor a Ray cluster. These are th
     data/sweep/check.parquet                                raw rows that `sweeps.bundle.check` predicts
     data/sweep/check.npy                                    the model's output for these rows in training
 
-The bundle of an ensemble has a model and a preprocessor for each member, and a description for people:
+The bundle of an ensemble has a model and a preprocessor for each member:
 
     data/sweep/members/TRIAL/model/                         as data/sweep/model/
     data/sweep/members/TRIAL/preprocessor.json, ...         as data/sweep/preprocessor.json, ...
-    README.md                                               the members, their weights and their scores
 """

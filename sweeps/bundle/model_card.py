@@ -1,54 +1,126 @@
-"""Write `README.md` of an ensemble's bundle: the models, their weights and their scores. Pure functions, no I/O."""
+"""Write `README.md` of a bundle: what the model is, how to use it, and how it was made. Pure functions, no I/O."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sweeps.bundle.manifest import Manifest
+from sweeps.core.label_columns import label_columns
 from sweeps.core.metrics import base_name
 
+# The most columns, classes and packages that are listed by name.
+LISTED = 50
 
-def ensemble_card(manifest: Manifest) -> str:
+
+def model_card(manifest: Manifest) -> str:
     """Return the text of `README.md`, as Markdown.
 
     Args:
-        manifest: the manifest of an ensemble.
+        manifest: the manifest of a single model or of an ensemble.
     """
-    facts, about = manifest.training, manifest.training["ensemble"]
-    metric, count, total = base_name(facts["metric"]), len(manifest.members), sum(m.weight for m in manifest.members)
-    single = about["single"]
-    scores = [["this ensemble", _number(facts["value"]), _number(facts["test"])]]
-    scores += [[f"the best single model, trial {single['trial']}", _number(single["value"]), _number(single["test"])]]
-    members = [
-        [m.trial, f"{m.weight} of {total}", _number(m.training["value"]), _number(m.training["test"]), *_configuration(m.training)]
-        for m in manifest.members
-    ]
-    parts = [
-        f"# {facts['sweep']}: ensemble of {count} model{'s' * (count != 1)}",
-        "This folder is one model: it averages the predictions of its members. Each member has its own fitted preprocessor.",
-        _table(["", f"{metric} on valid", "on test"], scores),
-        "## Members",
-        _table(["trial", "weight", f"{metric} on valid", "on test", "preprocessor", "params"], members),
-        f"The members were chosen on the {about['rows']} rows of valid, in {about['rounds']} rounds, from {len(about['candidates'])} "
-        "models of the sweep. Each round added the model with which the average scored best (Caruana et al., 2004). The choice looked at "
-        "valid, so the scores on valid are optimistic. The scores on test are not.",
-        "## Use",
-        '```python\nimport sweeps\n\nbundle = sweeps.load_bundle(".")\nbundle.predict(rows)\n```',
-        "`mlflow.pyfunc.load_model` loads the folder, too. `manifest.json` says how each member was trained.",
-    ]
+    parts = [*(_ensemble(manifest) if manifest.members else _single(manifest)), *_use(manifest), *_versions(manifest)]
     return "\n\n".join(parts) + "\n"
 
 
-def _configuration(training: dict[str, Any]) -> tuple[str, str]:
-    """Return the preprocessor and the parameters of a member, as cells of a table."""
-    params = json.dumps(training["params"], ensure_ascii=False)
-    return tuple(f"`{text.replace('`', ' ').replace('|', '/')}`" for text in (training["preprocessor"], params))  # type: ignore[return-value]
+def _single(manifest: Manifest) -> Iterator[str]:
+    """Yield the paragraphs about a single model: its scores, and how it was trained."""
+    facts = manifest.training
+    names = [f"{facts[key]}" if key == "sweep" else f"trial {facts[key]}" for key in ("sweep", "trial") if key in facts]
+    yield f"# {': '.join(names) or 'A model'}"
+    yield "This folder is one model with its fitted preprocessor. It takes raw rows and returns predictions."
+    rows = [[_code(name), _number(value)] for name, value in _values(facts).items()]
+    if facts.get("test") is not None and "metric" in facts:
+        rows.append([f"{_code(base_name(facts['metric']))} on test", _number(facts["test"])])
+    made = {key: facts[key] for key in ("preprocessor", "params", "data", "scaling", "seed") if facts.get(key) is not None}
+    rows += [[key, _code(value)] for key, value in made.items()]
+    if facts.get("best_step") is not None:
+        rows.append(["step", str(facts["best_step"])])
+    if refit := facts.get("refit"):
+        rows.append(["trained again on", f"{refit['rows']} rows of {' and '.join(refit['on'])}; the objective's value is that of before"])
+    rows.append(["exported", manifest.created])
+    yield _table(["", ""], rows)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}"
+def _values(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the objectives, by metric. Empty if the manifest does not name the metric."""
+    return facts.get("values") or ({facts["metric"]: facts.get("value")} if "metric" in facts else {})
+
+
+def _ensemble(manifest: Manifest) -> Iterator[str]:
+    """Yield the paragraphs about an ensemble: the models, their weights and their scores."""
+    facts, about = manifest.training, manifest.training["ensemble"]
+    metric, count, total = base_name(facts["metric"]), len(manifest.members), sum(m.weight for m in manifest.members)
+    single = about["single"]
+    yield f"# {facts['sweep']}: ensemble of {count} model{'s' * (count != 1)}"
+    yield "This folder is one model: it averages the predictions of its members. Each member has its own fitted preprocessor."
+    scores = [["this ensemble", _number(facts["value"]), _number(facts["test"])]]
+    scores += [[f"the best single model, trial {single['trial']}", _number(single["value"]), _number(single["test"])]]
+    yield _table(["", f"{metric} on valid", "on test"], scores)
+    yield "## Members"
+    members = [
+        [m.trial, f"{m.weight} of {total}", _number(m.training["value"]), _number(m.training["test"])]
+        + [_code(m.training[key]) for key in ("preprocessor", "params")]
+        for m in manifest.members
+    ]
+    yield _table(["trial", "weight", f"{metric} on valid", "on test", "preprocessor", "params"], members)
+    yield (
+        f"The members were chosen on the {about['rows']} rows of valid, in {about['rounds']} rounds, from {len(about['candidates'])} "
+        "models of the sweep. Each round added the model with which the average scored best (Caruana et al., 2004). The choice looked at "
+        "valid, so the scores on valid are optimistic. The scores on test are not."
+    )
+
+
+def _use(manifest: Manifest) -> Iterator[str]:
+    """Yield the paragraphs about loading and serving the bundle, its input and its output."""
+    yield "## Use"
+    yield "```bash\nsweeps predict . rows.csv\nsweeps serve .\n```"
+    yield '```python\nimport sweeps\n\nbundle = sweeps.load_bundle(".")\nbundle.predict(rows)  # a pandas.DataFrame of raw rows\n```'
+    yield (
+        "`mlflow.pyfunc.load_model` loads the folder too, without an installation of sweeps. Loading a bundle runs code that is inside it. "
+        "Load only bundles that you trust."
+    )
+    if manifest.columns:
+        kinds = [f"{_code(column.name)} ({column.type})" for column in manifest.columns]
+        yield f"Columns of the rows: {_listed(kinds, '`manifest.json`')}. Other columns are ignored."
+    if manifest.label is not None:
+        yield f"The model predicts {' and '.join(_code(name) for name in label_columns(manifest.label))}{_output(manifest)}."
+
+
+def _output(manifest: Manifest) -> str:
+    """Return the end of the sentence that says what the model predicts."""
+    if manifest.classes is None:
+        return ", numbers" if manifest.task == "regression" else ""
+    return f", one of these classes: {_listed([_code(each) for each in manifest.classes], '`manifest.json`')}"
+
+
+def _versions(manifest: Manifest) -> Iterator[str]:
+    """Yield the paragraphs about versions and the origin of the model."""
+    facts = manifest.training
+    yield "## Versions"
+    needed = _listed([_code(each) for each in manifest.requirements], "`requirements.txt`")
+    yield f"The bundle needs these packages: {needed}. It was written with Python {manifest.python}."
+    origin = {"sweeps": (facts.get("versions") or {}).get("sweeps"), "commit": (facts.get("git") or {}).get("commit")}
+    known = [f"{name} {_code(value)}" for name, value in origin.items() if value]
+    made = f"Made with {' and '.join(known)}. " if known else ""
+    yield f"{made}`manifest.json` has the space file, the fingerprint of the data, and the SHA-256 of every file."
+
+
+def _listed(items: Sequence[str], place: str) -> str:
+    """Return items in one line, at most `LISTED` of them. `place` names the file that has all of them."""
+    more = [f"and {len(items) - LISTED} others, see {place}"] if len(items) > LISTED else []
+    return ", ".join([*items[:LISTED], *more])
+
+
+def _code(value: Any) -> str:
+    """Return a value as code that cannot end its cell of a table, or its line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"`{' '.join(text.replace('`', ' ').replace('|', '/').split())}`"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, int | float) else "-"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

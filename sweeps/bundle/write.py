@@ -24,7 +24,7 @@ import pandas as pd
 from sweeps.bundle import check_process, integrity, manifest, schema
 from sweeps.bundle.check import import_pyfunc
 from sweeps.bundle.manifest import Manifest, Member
-from sweeps.bundle.model_card import ensemble_card
+from sweeps.bundle.model_card import model_card
 from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_versions
 from sweeps.core import references
 from sweeps.core.atomic_files import staged
@@ -185,8 +185,7 @@ def _build(
         facts = Manifest(**about, created=created, python=platform.python_version(), requirements=requirements, pickled=pickled)
         _save_model(bundle, target, facts, raw, data_folder, code)
         (bundle / integrity.NO_BYTECODE).touch()
-        if facts.members:
-            (bundle / README).write_text(ensemble_card(facts), encoding="utf-8")
+        (bundle / README).write_text(model_card(facts), encoding="utf-8")
         files = manifest.hash_files(bundle)
         pickled = {name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)} | pickled
         facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)

@@ -118,6 +118,7 @@ CASES = (
     flip("manifest.json", 0.3),
     flip("manifest.sha256", 0.1),
     flip("requirements.txt"),
+    flip("README.md"),
     flip("conda.yaml", 0.99),
     flip("input_example.json"),
     flip("code/_sweeps/sweeps/bundle/model.py"),

@@ -55,6 +55,13 @@ def test_nothing_but_the_bundle_is_left(bundle):
     assert [found.stat().st_size for found in path.rglob("__pycache__")] == [0], "a file that keeps bytecode out"
 
 
+def test_a_readme_says_what_the_bundle_is(bundle):
+    path, kept = bundle
+    text, manifest = (path / "README.md").read_text(), json.loads((path / "manifest.json").read_text())
+    assert "README.md" in manifest["files"] and f"It was written with Python {manifest['python']}." in text
+    assert all(f"`{name}`" in text for name in [*kept["raw"].columns, *manifest["requirements"]])
+
+
 def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundle, tmp_path):
     path, _ = bundle
     again = tmp_path / "0001"
