@@ -132,15 +132,14 @@ def _mlflow(folder: Path, root: Path, tracking_uri: str | None) -> tuple[SweepRu
         return None, []
     own = default_uri(root)
     named = (recorded or {}).get("tracking_uri") or origin.get("tracking_uri") or own
-    allowed = {without_password(uri): uri for uri in (own, os.environ.get("MLFLOW_TRACKING_URI"), tracking_uri) if uri}
-    if without_password(named) not in allowed and tracking_uri is None:
+    uri = uris.add_password(tracking_uri) if tracking_uri else uris.allowed_uri(named, own)
+    if uri is None:
         shown = without_password(named)
         return None, [f"the MLflow runs at {shown} stay; to delete them too, add --tracking-uri {shown}"]
-    uri = tracking_uri or allowed[without_password(named)]
     experiment = (recorded or {}).get("experiment") or origin.get("name")
     if not experiment or origin.get("began") is None:
         return None, ["the MLflow runs stay, because the sweep's folder does not say which runs are the sweep's"]
-    runs = find_runs(uris.add_password(uri), experiment, folder.name, origin["began"])
+    runs = find_runs(uri, experiment, folder.name, origin["began"])
     if runs is None:
         return None, [f"MLflow at {without_password(uri)} has no runs of this sweep"]
     if runs.of_another_folder and Path(str(runs.recorded_in)).resolve() != (root / folder.name).resolve():

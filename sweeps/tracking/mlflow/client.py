@@ -1,11 +1,16 @@
-"""A client of MLflow that sends only text that UTF-8 can encode."""
+"""Clients of MLflow: one that sends only text that UTF-8 can encode, and one that gives up soon."""
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core import errors
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 
 class Client:
@@ -25,6 +30,21 @@ class Client:
         if name == "log_artifact":  # The path must not change, because a file has this name.
             return call
         return lambda *args, **kwargs: call(*encodable(list(args)), **encodable(kwargs))
+
+
+def impatient_client(uri: str) -> MlflowClient:
+    """Return a client of MLflow itself, for commands. If the server does not answer, each request fails after some seconds.
+
+    Args:
+        uri: Tracking URI.
+    """
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(uri)
 
 
 def encodable(value: Any) -> Any:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from sweeps.core.errors import SweepsError
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.tracking.mlflow import views
+from sweeps.tracking.mlflow.client import impatient_client
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -74,7 +74,7 @@ def find_runs(uri: str, experiment: str, sweep: str, began: float) -> SweepRuns 
     if file is not None and not file.is_file():  # MLflow would create an empty database
         return None
     with _errors(uri):
-        client = _client(uri)
+        client = impatient_client(uri)
         found = client.get_experiment_by_name(experiment)
         if found is None:
             return None
@@ -149,7 +149,7 @@ def delete_runs(found: SweepRuns) -> str | None:
     with _errors(found.uri):
         from mlflow.exceptions import MlflowException
 
-        client = _client(found.uri)
+        client = impatient_client(found.uri)
         for run in found.runs:
             client.delete_run(run)
         with contextlib.suppress(MlflowException):  # the sweep was killed before it saved its view
@@ -175,16 +175,6 @@ def _collect(found: SweepRuns) -> None:
     for folder in found.artifacts:
         with contextlib.suppress(OSError):  # a run that logged no artifact has no folder
             folder.parent.rmdir()
-
-
-def _client(uri: str) -> Any:
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    logging.getLogger("mlflow").setLevel(logging.ERROR)
-    from mlflow.tracking import MlflowClient
-
-    return MlflowClient(uri)
 
 
 @contextlib.contextmanager

@@ -156,7 +156,16 @@ def description(markdown: str, links: dict[str, str]) -> str:
         markdown: The report.
         links: URLs by link text.
     """
-    head = " · ".join(f"[{text}]({link})" for text, link in links.items()) + "\n\n"
+    return _description(" · ".join(f"[{text}]({link})" for text, link in links.items()), markdown)
+
+
+def renewed_description(before: str, markdown: str) -> str:
+    """Return a run's description with the links of its earlier description, and with a new report."""
+    return _description(before.partition("\n\n")[0], markdown)
+
+
+def _description(links: str, markdown: str) -> str:
+    head = f"{links}\n\n"
     rest = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
     rest = re.sub(r"^\| (?!---|\s).*", lambda row: row[0].replace(" | ", "&emsp;| "), rest, flags=re.M)
     if len(head + rest) <= NOTE_LENGTH:
