@@ -97,10 +97,10 @@ def local_ray(_ray_ends: None) -> Any:
     """
     import ray
 
-    from sweeps.execution import cluster
+    from sweeps.execution.local_ray import minimal_processes
 
     if not ray.is_initialized():
-        with cluster._minimal_processes():
+        with minimal_processes():
             ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     return ray
 

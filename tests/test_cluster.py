@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.execution import cluster
+from sweeps.execution import cluster, local_ray, ray_authentication, shared_storage, shipped_code
+from sweeps.execution.ray_errors import in_a_line
 from sweeps.space import load
 from tests.commands import REPO, command
 from tests.ray_nodes import free_port, nodes
@@ -64,9 +65,9 @@ def project(tmp_path) -> Path:
 def test_only_folders_that_hold_named_modules_are_shipped(project, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     roots = (project, tmp_path / "elsewhere")
-    assert cluster.roots_needed(["mine:train_func", "sklearn.preprocessing:PowerTransformer"], roots) == [project]
-    assert cluster.roots_needed(["pack.helper:loss"], roots) == [project]
-    assert cluster.roots_needed(["sweeps.trainers.xgboost:train_func"], roots) == []
+    assert shipped_code.roots_needed(["mine:train_func", "sklearn.preprocessing:PowerTransformer"], roots) == [project]
+    assert shipped_code.roots_needed(["pack.helper:loss"], roots) == [project]
+    assert shipped_code.roots_needed(["sweeps.trainers.xgboost:train_func"], roots) == []
 
 
 def test_only_code_is_shipped(project, tmp_path):
@@ -75,7 +76,7 @@ def test_only_code_is_shipped(project, tmp_path):
         (project / path).write_text("x")
     stage = tmp_path / "stage"
     stage.mkdir()
-    shipped = cluster.environment(load(project / "space.yaml"), (project,), stage)
+    shipped = shipped_code.environment(load(project / "space.yaml"), (project,), stage)
     there = {str(f.relative_to(stage)) for f in stage.rglob("*") if f.is_file()}
     assert there == {"mine.py", "mine_steps.py", "pack/__init__.py", "pack/helper.py", "space.yaml", "notes.txt"}
     assert [Path(p).name for p in shipped["py_modules"]] == ["sweeps"]
@@ -90,29 +91,29 @@ def test_the_folder_of_a_script_is_shipped(project, tmp_path):
         'trainer: {command: [python, train.py, "{args}"]}\nobjective: {metric: loss, goal: minimize}\nspace: {params: {x: {grid: [1]}}}\n'
     )
     (project / "script.yaml").write_text(text)
-    cluster.environment(load(project / "script.yaml"), (elsewhere, project), stage)
+    shipped_code.environment(load(project / "script.yaml"), (elsewhere, project), stage)
     assert (stage / "train.py").is_file()
 
 
 def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "MOST_BYTES", 100)
+    monkeypatch.setattr(shipped_code, "MOST_BYTES", 100)
     stage = tmp_path / "stage"
     stage.mkdir()
     with pytest.raises(InputError, match="the code in the folder of the space file has"):
-        cluster.environment(load(project / "space.yaml"), (project,), stage)
+        shipped_code.environment(load(project / "space.yaml"), (project,), stage)
 
 
 def test_a_node_without_the_folder_is_named(tmp_path):
-    problems = cluster.storage_problems(tmp_path, {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None})
+    problems = shared_storage.storage_problems(tmp_path, {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None})
     assert [p.place for p in problems] == ["--dir", "--address"]
-    assert cluster.storage_problems(tmp_path, {"10.0.0.2": False}, "bundle")[0].place == "bundle"
+    assert shared_storage.storage_problems(tmp_path, {"10.0.0.2": False}, "bundle")[0].place == "bundle"
     assert f"{tmp_path} is not the same folder on node 10.0.0.2" in problems[0].text and "every node shares" in problems[0].text
     assert "10.0.0.3 did not answer" in problems[1].text
 
 
 def test_another_version_of_ray_is_reported_with_both_versions():
     text = "Version mismatch: The cluster was started with:\n    Ray: 2.49.2\nThis process was started with:\n    Ray: 2.60.0\n"
-    said = cluster._in_a_line(RuntimeError(text))
+    said = in_a_line(RuntimeError(text))
     assert "2.49.2" in said and "2.60.0" in said and "\n" not in said
 
 
@@ -120,21 +121,21 @@ def test_another_version_of_ray_is_reported_with_both_versions():
 
 
 def test_in_a_ray_job_the_cluster_of_the_job_is_the_default(monkeypatch):
-    monkeypatch.delenv(cluster.JOB_CONFIG, raising=False)
+    monkeypatch.delenv(shipped_code.JOB_CONFIG, raising=False)
     assert cluster.address_in_job() is None
-    monkeypatch.setenv(cluster.JOB_CONFIG, "{}")
+    monkeypatch.setenv(shipped_code.JOB_CONFIG, "{}")
     assert cluster.address_in_job() == "auto"
 
 
 def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkeypatch):
     shipped = {"working_dir": "/stage", "py_modules": ["/sweeps"], "excludes": []}
-    monkeypatch.delenv(cluster.JOB_CONFIG, raising=False)
-    assert cluster.with_job_modules(shipped) == shipped
+    monkeypatch.delenv(shipped_code.JOB_CONFIG, raising=False)
+    assert shipped_code.with_job_modules(shipped) == shipped
     job = {"working_dir": "gcs://job.zip", "py_modules": ["gcs://more.zip"], "env_vars": {"A": "b"}}
-    monkeypatch.setenv(cluster.JOB_CONFIG, json.dumps({"runtime_env": job}))
-    assert cluster.with_job_modules(shipped) == {**shipped, "py_modules": ["/sweeps", "gcs://more.zip"]}
-    monkeypatch.setenv(cluster.JOB_CONFIG, "{}")
-    assert cluster.with_job_modules({"image_uri": "an/image"}) == {"image_uri": "an/image"}
+    monkeypatch.setenv(shipped_code.JOB_CONFIG, json.dumps({"runtime_env": job}))
+    assert shipped_code.with_job_modules(shipped) == {**shipped, "py_modules": ["/sweeps", "gcs://more.zip"]}
+    monkeypatch.setenv(shipped_code.JOB_CONFIG, "{}")
+    assert shipped_code.with_job_modules({"image_uri": "an/image"}) == {"image_uri": "an/image"}
     monkeypatch.setattr("ray.init", lambda **how: None)
     cluster.join("auto", shipped)
     assert os.environ.pop(cluster.OVERRIDE_JOB) == "1"
@@ -166,12 +167,12 @@ def test_a_ray_that_is_late_is_started_once_more_with_a_longer_limit(project, mo
     monkeypatch.delenv(WAIT, raising=False)
     late = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])  # of before, so it is left alone
     try:
-        cluster.start(project, 2)
+        local_ray.start(project, 2)
         assert late.poll() is None
     finally:
         late.kill()
         late.wait()
-    assert starts.limits == list(cluster.START_WITHIN) and starts.limits[0] < starts.limits[1]
+    assert starts.limits == list(local_ray.START_WITHIN) and starts.limits[0] < starts.limits[1]
     assert WAIT not in os.environ
 
 
@@ -184,7 +185,7 @@ def test_the_processes_of_a_ray_that_was_late_are_ended_before_the_next_try(proj
             raise Exception(LATE)
 
     monkeypatch.setattr("ray.init", init)
-    cluster.start(project, 2)
+    local_ray.start(project, 2)
     assert not psutil.pid_exists(children[0].pid)
 
 
@@ -222,7 +223,7 @@ def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(monkeypatch, tmp_path, wa
         if mode == "token" and has == "none":
             return 1  # Ray ends the process.
         shown = has if mode == "token" else "none"
-        return cluster.TAKEN if wants in (shown, "none") else cluster.NEEDS_TOKEN
+        return ray_authentication.TAKEN if wants in (shown, "none") else ray_authentication.NEEDS_TOKEN
 
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         monkeypatch.setenv(name, "")
@@ -230,25 +231,25 @@ def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(monkeypatch, tmp_path, wa
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
     if has != "none":
         (tmp_path / "token").write_text(has)
-    monkeypatch.setattr(cluster, "_ask", ask)
-    monkeypatch.setattr(cluster, "_mode", None)
-    monkeypatch.setattr(cluster, "_read_again", lambda: None)
+    monkeypatch.setattr(ray_authentication, "_ask", ask)
+    monkeypatch.setattr(ray_authentication, "_mode", None)
+    monkeypatch.setattr(ray_authentication, "_read_again", lambda: None)
     if named is None:
-        cluster.prepare_authentication("10.0.0.1:6379")
+        ray_authentication.prepare_authentication("10.0.0.1:6379")
     else:
         with pytest.raises(InputError, match=named) as refused:
-            cluster.prepare_authentication("10.0.0.1:6379")
+            ray_authentication.prepare_authentication("10.0.0.1:6379")
         assert refused.value.problems[0].place == "--address" and "token" in str(refused.value)
     assert os.environ.get("RAY_AUTH_MODE") == mode
-    cluster.forget_authentication()
+    ray_authentication.forget_authentication()
     assert os.environ.get("RAY_AUTH_MODE") is None
 
 
 def test_a_mode_of_authentication_that_the_user_sets_is_kept(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setattr(cluster, "_ask", lambda *which: pytest.fail("the cluster was asked"))
-    cluster.prepare_authentication("10.0.0.1:6379")
-    cluster.forget_authentication()
+    monkeypatch.setattr(ray_authentication, "_ask", lambda *which: pytest.fail("the cluster was asked"))
+    ray_authentication.prepare_authentication("10.0.0.1:6379")
+    ray_authentication.forget_authentication()
     assert os.environ["RAY_AUTH_MODE"] == "token"
 
 
@@ -273,10 +274,10 @@ import os, sys, tempfile
 from pathlib import Path
 import psutil
 from sweeps.core import logging_setup
-from sweeps.execution import cluster
+from sweeps.execution import local_ray
 logging_setup.set_environment()
 import ray
-cluster.start(Path(tempfile.mkdtemp()), 2)
+local_ray.start(Path(tempfile.mkdtemp()), 2)
 ray.get(ray.remote(lambda: 1).remote())
 me = psutil.Process()
 for process in [me, *me.children(recursive=True)]:

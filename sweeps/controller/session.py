@@ -27,7 +27,7 @@ from sweeps.core.sweep_folder import SCRATCH
 from sweeps.data import ingest
 from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
-from sweeps.execution import child_processes, cluster
+from sweeps.execution import child_processes, cluster, ray_authentication
 from sweeps.plan import find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.base import all_rungs
@@ -55,7 +55,7 @@ def prepare_ray(address: str | None) -> None:
     """
     if address:
         cluster.check_reachable(address)
-        cluster.prepare_authentication(address)
+        ray_authentication.prepare_authentication(address)
     logging_setup.set_environment()
     import ray  # noqa: F401 - Importing Ray sets up its logging, and the logging can be redirected only afterwards.
 

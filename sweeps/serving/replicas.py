@@ -20,7 +20,9 @@ from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.core import logging_setup
 from sweeps.core.errors import BundleError, InputError, Problem
 from sweeps.core.installed_package import install
-from sweeps.execution import cluster
+from sweeps.execution import cluster, ray_authentication, shared_storage
+from sweeps.execution.ray_errors import last_line
+from sweeps.execution.shipped_code import own_code
 from sweeps.serving.access import Access
 from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits
 from sweeps.serving.server import listening, say_example, url_of, warn_if_open
@@ -117,7 +119,7 @@ def _check_installation(bundle: Path, port: int, address: str | None) -> Bundle:
         raise InputError(Problem("--port", "0 is not allowed with --address; name a port that is free on the cluster's head node"))
     logging_setup.set_environment()
     if address:
-        cluster.prepare_authentication(address)
+        ray_authentication.prepare_authentication(address)
     try:
         import ray.serve  # noqa: F401
 
@@ -144,7 +146,7 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
         listens = {"host": host or "0.0.0.0", "port": port, "keep_alive_timeout_s": KEEP_ALIVE_SECONDS}
         serve.start(proxy_location="HeadOnly", http_options=listens, logging_config=quiet)
     except (OSError, RuntimeError, ray.exceptions.RayError) as e:
-        raise InputError(Problem("--port", f"Ray Serve cannot listen on port {port} of `{host}`: {cluster.last_line(e)}")) from e
+        raise InputError(Problem("--port", f"Ray Serve cannot listen on port {port} of `{host}`: {last_line(e)}")) from e
     deployed = serve.deployment(
         name="bundle",
         num_replicas=replicas,
@@ -168,7 +170,7 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
 
     if address:
         cluster.check_reachable(address)
-        cluster.join(address, cluster.own_code())
+        cluster.join(address, own_code())
     else:
         ray.init(address="local", num_cpus=replicas, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     node = None if address else ray._private.worker._global_node
@@ -218,7 +220,7 @@ def _check(bundle: Path, replicas: int) -> None:
     cpus = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if cpus < replicas:
         raise InputError(Problem("--replicas", f"{replicas} replicas need {replicas} CPUs, but the cluster has {cpus:g}"))
-    if problems := cluster.storage_problems(bundle, cluster.read_on_nodes(bundle / integrity.MANIFEST), "bundle"):
+    if problems := shared_storage.storage_problems(bundle, shared_storage.read_on_nodes(bundle / integrity.MANIFEST), "bundle"):
         raise InputError(problems)
 
 

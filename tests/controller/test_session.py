@@ -232,10 +232,10 @@ def test_a_session_reserves_what_is_asked_for_or_what_the_sweep_started_with_or_
 
 def test_ray_starts_with_the_gpus_of_the_share_alone(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    with session.cluster._only_gpus(("2",)):
+    with session.cluster.only_gpus(("2",)):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    with session.cluster._only_gpus(()):
+    with session.cluster.only_gpus(()):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in os.environ

@@ -9,7 +9,7 @@ import pytest
 
 import sweeps
 from sweeps.core.errors import InputError
-from sweeps.execution import cluster
+from sweeps.execution import shipped_code
 from sweeps.space import load
 from tests.commands import command
 
@@ -80,7 +80,7 @@ space: {{{'preprocessor: ["my_loop:Shift"], ' if data else ""}params: {{a: {{gri
 def test_on_a_cluster_it_is_sent_with_the_code(tmp_path):
     section = "{env_vars: {A: b}, pip: [roman], py_modules: [libs/helper], working_dir: files}"
     space, stage = load(space_of(tmp_path / "code", section)), tmp_path / "stage"
-    sent = cluster.environment(space, (tmp_path / "code",), stage)
+    sent = shipped_code.environment(space, (tmp_path / "code",), stage)
     assert (sent["env_vars"], sent["pip"], sent["working_dir"]) == ({"A": "b"}, ["roman"], str(stage))
     assert [Path(module).name for module in sent["py_modules"]] == ["sweeps", "helper"]
     assert {"settings.txt", "my_loop.py"} <= {file.name for file in stage.iterdir()}
@@ -88,14 +88,14 @@ def test_on_a_cluster_it_is_sent_with_the_code(tmp_path):
 
 def test_with_an_image_no_code_is_sent(tmp_path):
     space, stage = load(space_of(tmp_path / "code", "{env_vars: {A: b}, image_uri: 'me/image:1'}")), tmp_path / "stage"
-    sent = cluster.environment(space, (tmp_path / "code",), stage)
-    assert sent == {"env_vars": {"A": "b"}, "image_uri": "me/image:1"} == cluster.with_job_modules(sent)
+    sent = shipped_code.environment(space, (tmp_path / "code",), stage)
+    assert sent == {"env_vars": {"A": "b"}, "image_uri": "me/image:1"} == shipped_code.with_job_modules(sent)
 
 
 def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path):
     space = load(space_of(tmp_path / "code", "{working_dir: 's3://b/c.zip'}"))
     with pytest.raises(InputError, match=r":6:28: runtime_env.working_dir: must be a folder on this machine, because"):
-        cluster.environment(space, (tmp_path / "code",), tmp_path / "stage")
+        shipped_code.environment(space, (tmp_path / "code",), tmp_path / "stage")
 
 
 @pytest.mark.integration
