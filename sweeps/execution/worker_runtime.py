@@ -33,6 +33,7 @@ from sweeps.core.trial import Current
 from sweeps.execution import backends, child_processes, isolation, loop_mlflow, ray_train_adapter, trial_logs
 from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
 from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
+from sweeps.execution.process_use import ProcessUse, excess_growth, process_use
 from sweeps.execution.streams import TrainStreams
 from sweeps.execution.training_loop import run_loop
 from sweeps.execution.trial_session import DatasetCache, TrialSession
@@ -68,7 +69,7 @@ class WorkerRuntime:
         self._streams = TrainStreams()
         self._leaked: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._trials = 0
-        self._first_use: isolation.ProcessUse | None = None
+        self._first_use: ProcessUse | None = None
 
     def start(self) -> WorkerInfo:
         """Prepare the process for training loops. If the loop is one of the trainers that come with sweeps, import it now."""
@@ -204,9 +205,9 @@ class WorkerRuntime:
             self.session = self._log = None
         if is_first:
             isolation.settle()
-        use = isolation.process_use()
+        use = process_use()
         self._first_use = self._first_use or use
-        broken = reset.broken or isolation.excess_growth(self._first_use, use)
+        broken = reset.broken or excess_growth(self._first_use, use)
         return replace(ended, update=session.unacknowledged(), broken=broken, disconnected=membership.lost_its_group())
 
     def _save_files(self, assignment: Assignment) -> None:

@@ -40,8 +40,8 @@ import threadpoolctl
 import torch
 import xgboost
 
-from sweeps.execution import isolation
-from sweeps.execution.isolation import ProcessUse, excess_growth
+from sweeps.execution import global_settings, isolation, process_use
+from sweeps.execution.process_use import ProcessUse, excess_growth
 from tests.waiting import wait_until
 
 
@@ -167,8 +167,8 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
 def test_a_fresh_process_has_what_is_said_of_it():
     code = "import sys; sys.modules['dill'] = None  # torch imports dill if it is installed, and dill sets `tempfile.tempdir`\n"
     code += "import asyncio, csv, multiprocessing, tempfile, torch, urllib.request, xgboost\n"
-    code += "from sweeps.execution.isolation import GLOBAL_SETTINGS, _UNKNOWN\n"
-    code += "known = [k for k in GLOBAL_SETTINGS if k.default is not _UNKNOWN and k.module not in ('xgboost', 'matplotlib')]\n"
+    code += "from sweeps.execution.global_settings import GLOBAL_SETTINGS, UNKNOWN\n"
+    code += "known = [k for k in GLOBAL_SETTINGS if k.default is not UNKNOWN and k.module not in ('xgboost', 'matplotlib')]\n"
     code += "bad = [k for k in known if k.get(sys.modules[k.module]) != k.default]\n"
     code += "assert not bad, bad; assert xgboost.get_config()['verbosity'] == 1"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -187,11 +187,11 @@ def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay(tmp_path):
 
 
 def test_files_of_handlers_are_closed(tmp_path):
-    first = isolation.process_use()
+    first = process_use.process_use()
     for i in range(5):
         with isolation.isolated():
             logging.getLogger(f"a.users.{i}").addHandler(logging.FileHandler(tmp_path / f"{i}.txt"))
-    assert isolation.process_use().descriptors <= first.descriptors + 1
+    assert process_use.process_use().descriptors <= first.descriptors + 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may lower its niceness")
@@ -378,7 +378,7 @@ TURNED = {
     "unraisablehook": attribute(sys, "unraisablehook", print),
     "excepthook of threads": attribute(threading, "excepthook", print),
     "digits of integers": (lambda: sys.set_int_max_str_digits(0), sys.get_int_max_str_digits),
-    "threads' stacks": (lambda: threading.stack_size(1 << 20), lambda: isolation._stack_size(threading)),
+    "threads' stacks": (lambda: threading.stack_size(1 << 20), lambda: global_settings._stack_size(threading)),
     "field size": (lambda: csv.field_size_limit(7), csv.field_size_limit),
     "temporary folder": attribute(tempfile, "tempdir", "/nowhere"),
     "event loops": (lambda: asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy()), lambda: asyncio.events._event_loop_policy),
@@ -534,9 +534,9 @@ NEW = ProcessUse(memory=300 << 20, descriptors=60, threads=40)
 
 def test_a_worker_is_worn_when_it_grew_past_a_bound():
     assert excess_growth(NEW, NEW) is None
-    assert excess_growth(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH)) is None
+    assert excess_growth(NEW, replace(NEW, memory=NEW.memory + process_use.MEMORY_GROWTH)) is None
     assert (
-        excess_growth(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH + 1))
+        excess_growth(NEW, replace(NEW, memory=NEW.memory + process_use.MEMORY_GROWTH + 1))
         == "the process grew from 300 to 1324 MB of memory"
     )
     assert excess_growth(NEW, replace(NEW, descriptors=317)) == "the process grew from 60 to 317 descriptors"
