@@ -46,7 +46,7 @@ class EnsembleSummary(BaseModel):
     """An ensemble that a sweep has exported.
 
     Attributes:
-        path: folder of the bundle. If the sweep is in a store and was copied from there, its address.
+        path: path of the bundle's folder. If the sweep is in a store and was copied from there, the folder's address in the store.
         metric: metric of the objective.
         value: score of the ensemble on valid.
         test: score of the ensemble on test; None if it is not known.
@@ -57,7 +57,7 @@ class EnsembleSummary(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
-    path: Path | str
+    path: str
     metric: str
     value: float
     test: float | None
@@ -79,7 +79,7 @@ def ensembles_of(folder: Path, store: str | None = None) -> list[EnsembleSummary
         store: address of the sweep in a store, if the folder is a copy of it.
     """
     exports = SweepFolder(folder).exports
-    return sorted(_read(exports, f"{store}/{exports.name}" if store else None), key=lambda ensemble: str(ensemble.path))
+    return sorted(_read(exports, f"{store}/{exports.name}" if store else None), key=lambda ensemble: ensemble.path)
 
 
 def _read(exports: Path, address: str | None) -> Iterator[EnsembleSummary]:
@@ -93,7 +93,7 @@ def _read(exports: Path, address: str | None) -> Iterator[EnsembleSummary]:
             continue
         made, single = found.made, found.made.ensemble.single
         yield EnsembleSummary(
-            path=f"{address}/{file.parent.name}" if address else file.parent,
+            path=f"{address or exports}/{file.parent.name}",
             metric=made.metric,
             value=made.value,
             test=made.test,

@@ -336,7 +336,7 @@ def format_ensemble(ensemble: EnsembleSummary) -> str:
 
     count, single = len(ensemble.members), scores(ensemble.single_value, ensemble.single_test)
     models = f"{count} model{'s' * (count != 1)}"
-    place = ensemble.path if isinstance(ensemble.path, str) else relative_path(ensemble.path)
+    place = ensemble.path if is_address(ensemble.path) else relative_path(Path(ensemble.path))
     return f"{scores(ensemble.value, ensemble.test)} ({models}; best single model {single}): {place}"
 
 

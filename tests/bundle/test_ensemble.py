@@ -280,7 +280,7 @@ def test_show_reads_only_valid_manifests_of_ensembles(changed, valid, tmp_path):
         (tmp_path / "exports" / name / "manifest.json").write_text(json.dumps(content))
     found, of_copy = ensembles_of(tmp_path), ensembles_of(tmp_path, "s3://bucket/sweep")
     assert [ensemble.path for ensemble in of_copy] == ["s3://bucket/sweep/exports/ensemble-3"] * valid
-    assert [ensemble.path.name for ensemble in found] == ["ensemble-3"] * valid
+    assert [ensemble.path for ensemble in found] == [str(tmp_path / "exports" / "ensemble-3")] * valid
     for summary in found:
         assert summary.members == {"0003": 2, "0001": 1} and (summary.single, summary.single_value) == ("0003", 2.0)
         assert format_ensemble(summary).startswith("1.5 (2 models; best single model 2): ")

@@ -126,7 +126,7 @@ def test_the_readme_and_the_manifest_list_the_members(exported, bundle):
 def test_show_mentions_it(exported, bundle):
     sweep, _ = exported
     (found,) = ensembles_of(sweep.folder)
-    assert found.path == bundle and sum(found.members.values()) <= 6
+    assert found.path == str(bundle) and sum(found.members.values()) <= 6
     shown = invoke("show", sweep.folder)
     line = next(line for line in shown.output.splitlines() if line.startswith("  ensemble"))
     assert f"{found.value:.6g}, test {found.test:.6g} ({len(found.members)} models; best single model {found.single_value:.6g}" in line
