@@ -37,6 +37,8 @@ def _any_case(word: str) -> str:
     return "[-_]*".join(letters)
 
 
-def refused(expression: str) -> str:
-    """Return a regular expression that matches every text that does not match `expression`."""
-    return f"^(?!{expression.removeprefix('^')})"
+def refused(expression: str, accepted: Iterable[str] = ()) -> str:
+    """Return a regular expression that matches every text that does not match `expression`, and the names in `accepted`."""
+    others = f"(?!{expression.removeprefix('^')})"
+    names = "|".join(accepted)
+    return f"^(?:(?:{names})$|{others})" if names else f"^{others}"

@@ -6,7 +6,7 @@ bound above the upper bound, and a `when` that names an unknown dimension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.core import docstrings, registry
@@ -85,14 +85,18 @@ _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISON
 _IS_NAME: Schema = {"properties": {"trainer": {"type": "string"}}, "required": ["trainer"]}
 
 
-def schema() -> Schema:
-    """Return the JSON Schema (2020-12) of the space file, as dicts and lists, with what editors need to help."""
-    return with_editor_hints(plain_schema())
+def schema(own_trainers: Sequence[str] = ()) -> Schema:
+    """Return the JSON Schema (2020-12) of the space file, as dicts and lists, with what editors need to help.
+
+    Args:
+        own_trainers: Names of the user's own trainers, which are not refused as misspelt names of built-in trainers.
+    """
+    return with_editor_hints(plain_schema(own_trainers))
 
 
-def plain_schema() -> Schema:
+def plain_schema(own_trainers: Sequence[str] = ()) -> Schema:
     """Return the JSON Schema without the parts for editors: messages, Markdown, and texts with environment variables."""
-    trainers = TrainerSchemas()
+    trainers = TrainerSchemas(own_trainers)
     objective = section(section_models.Objective, title="objective")
     required: Schema = {
         "trainer": trainers.section(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweeps.core import docstrings, metrics, references
@@ -15,7 +16,7 @@ from sweeps.space import section_models
 from sweeps.space.domains import BRANCHING
 from sweeps.space.schema_forms import TEXT, Schema, any_of, mapping, option, parameter, ref, section, sentence
 from sweeps.space.synonyms import SUGGESTIONS
-from sweeps.space.trainer_definition import TrainerDefinition, definition_of
+from sweeps.space.trainer_definition import TrainerDefinition, definition_of, has_definition
 from sweeps.space.trainer_section import PACKAGE, trainer_names
 
 SPLIT_PREFIXES = ("valid-", "train-")
@@ -27,17 +28,21 @@ USUAL_METRICS = ("valid-logloss", "valid-accuracy", "valid-auc", "valid-rmse", "
 
 
 class TrainerSchemas:
-    """The JSON Schemas that follow from the `TRAINER` literals of the built-in trainers."""
+    """The JSON Schemas that follow from the `TRAINER` literals of the built-in trainers.
 
-    def __init__(self) -> None:
+    Args:
+        own_trainers: Names of the user's own trainers, which are not refused as misspelt names of built-in trainers.
+    """
+
+    def __init__(self, own_trainers: Sequence[str] = ()) -> None:
+        self._own = own_trainers
         self._definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
         self._summaries = {name: _summary(name) for name in self._definitions}
         self._selected = {d.selected_by: name for name, d in self._definitions.items() if d.selected_by}
 
     def section(self) -> Schema:
         """Return the schema of the section `trainer`: a name, or a mapping whose keys depend on the trainer."""
-        other_words = {name: [word for word, ours in SUGGESTIONS["trainer.name"].items() if ours == name] for name in self._definitions}
-        names = [_refuse_misspelling(name, words) for name, words in other_words.items()]
+        names = [_refuse_misspelling(name, self._own) for name in self._definitions]
         forms = [{"if": condition, "then": ref(f"trainer.{form}")} for form, condition in self._conditions()]
         any_name = {"type": ["string", "object"], "minLength": 1, "allOf": [*names, *forms]}
         built_in = {"enum": list(self._summaries), "enumDescriptions": list(self._summaries.values())}
@@ -153,9 +158,21 @@ def _summary(trainer: str) -> str:
     return docstrings.summary(None if tree is None else ast.get_docstring(tree))
 
 
-def _refuse_misspelling(name: str, other_words: Sequence[str]) -> Schema:
-    """Return a rule that refuses misspellings of a trainer's name. The name of the user's own trainer is allowed."""
-    return {"pattern": refused(near_misses(name, other_words)), "patternErrorMessage": f"Unknown trainer. Did you mean `{name}`?"}
+def own_trainers(folder: Path) -> list[str]:
+    """Return the names of the trainers in a folder that look like misspelt names of built-in trainers, such as `torch2`."""
+    expressions = [_misspelt(name) for name in trainer_names()]
+    names = sorted({file.stem for file in folder.glob("*.py")} | {file.parent.name for file in folder.glob("*/__init__.py")})
+    return [name for name in names if any(re.search(each, name) for each in expressions) and has_definition(name, [folder])]
+
+
+def _refuse_misspelling(name: str, accepted: Sequence[str]) -> Schema:
+    """Return a rule that refuses misspellings of a trainer's name, except the names in `accepted`."""
+    return {"pattern": refused(_misspelt(name), accepted), "patternErrorMessage": f"Unknown trainer. Did you mean `{name}`?"}
+
+
+def _misspelt(name: str) -> str:
+    """Return a regular expression that matches misspellings of a built-in trainer's name, and other words for the trainer."""
+    return near_misses(name, [word for word, ours in SUGGESTIONS["trainer.name"].items() if ours == name])
 
 
 def _with_name(trainer: str) -> Schema:

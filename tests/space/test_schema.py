@@ -12,7 +12,7 @@ from sweeps.space.domains import DOMAINS
 from sweeps.space.json_schema import schema
 from sweeps.space.load import TOP
 from sweeps.space.yaml12 import parse, read_text
-from tests.commands import REPO
+from tests.commands import REPO, invoke
 
 jsonschema = pytest.importorskip("jsonschema")
 SPACES = sorted((REPO / "search_spaces").rglob("*.yaml"))
@@ -150,6 +150,17 @@ def test_what_is_right_is_taken(valid, changes):
 @pytest.mark.parametrize("changes", REFUSED, ids=map(str, range(len(REFUSED))))
 def test_what_is_wrong_is_refused(valid, changes):
     assert not valid(GOOD | changes)
+
+
+def test_own_trainers_with_names_like_built_in_ones_are_taken_where_they_are(tmp_path, monkeypatch):
+    literal = "TRAINER = {}\n"
+    for name, text in {"torch2": literal, "mlp/__init__": literal, "xgb": "import xgboost\n", "mine": literal}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    made = jsonschema.Draft202012Validator(json.loads(invoke("schema").stdout))
+    names = ("torch2", "mlp", "mine", "xgb", "torch3")
+    assert [name for name in names if made.is_valid(GOOD | {"trainer": name})] == ["torch2", "mlp", "mine"]
 
 
 def test_every_key_and_every_domain_is_in_it():
