@@ -1,8 +1,8 @@
 """Commands of the benchmark of search quality.
 
 `python -m benchmarks.search_quality run --minutes 7` adds replays to reports/search_quality.jsonl. It may be interrupted at any time.
-`... bound` adds replays of `tpe` with and without the bound on its kernels. `... report` writes reports/search_quality.md from these
-replays. `... cost` measures the time of a suggestion.
+`--half held` replays the tasks that are looked at once, before a report. `... bound` adds replays of `tpe` with and without the bound on
+its kernels. `... report` writes reports/search_quality.md from these replays. `... cost` measures the time of a suggestion.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import optuna
 from benchmarks.search_quality import bound, report
 from benchmarks.search_quality.cost import measure
 from benchmarks.search_quality.ours import Ours
-from benchmarks.search_quality.peers import Optuna, Random, Ray, SyneTune
+from benchmarks.search_quality.peers import Optuna, Random, Ray, RungStudies, SyneTune
 from benchmarks.search_quality.replay import BUDGETS, replay
-from benchmarks.search_quality.tasks import STEPS, names, task
+from benchmarks.search_quality.split import HALVES
+from benchmarks.search_quality.tasks import STEPS, task
 
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality.jsonl"
 BOUND = RESULTS.with_name("search_quality_bound.jsonl")
@@ -35,11 +36,13 @@ PASHA = f"{{name: pasha, max_t: {STEPS}}}"
 METHODS: dict[str, Callable[[Any, int], Any]] = {
     "random": Random,
     "optuna tpe, median": lambda t, s: Optuna(t, s, optuna.pruners.MedianPruner()),
-    "optuna tpe, hyperband": lambda t, s: Optuna(t, s, optuna.pruners.HyperbandPruner(1, STEPS, 3)),
+    "optuna tpe, hyperband": lambda t, s: Optuna(t, s, optuna.pruners.HyperbandPruner(1, t.steps, 3)),
     "ray asha, random": lambda t, s: Ray(t, s, "random"),
     "ray asha, optunasearch": lambda t, s: Ray(t, s, "optuna"),
+    "ray asha, tpe per rung": RungStudies,
     "pasha": lambda t, s: SyneTune(t, s, "pasha"),
     "mobster": lambda t, s: SyneTune(t, s, "mobster"),
+    "dyhpo": lambda t, s: SyneTune(t, s, "dyhpo"),
     "sweeps random": lambda t, s: Ours(t, s, "random"),
     "sweeps tpe": lambda t, s: Ours(t, s, "tpe"),
     "sweeps gp": lambda t, s: Ours(t, s, "gp"),
@@ -67,9 +70,10 @@ def run(methods: list[str], tasks: list[str], seeds: range, minutes: float, budg
                     continue
                 if time.time() > until:
                     return
-                began, searcher = time.time(), METHODS[method](task(name), seed)
+                began, one = time.time(), task(name, seed)
+                searcher = METHODS[method](one, seed)
                 try:
-                    regret = replay(task(name), searcher, budgets)
+                    regret = replay(one, searcher, budgets)
                 finally:
                     getattr(searcher, "close", lambda: None)()
                 row = {"method": method, "task": name, "seed": seed, "budgets": budgets, "regret": [round(r, 5) for r in regret]}
@@ -85,7 +89,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality", description=__doc__)
     parser.add_argument("verb", choices=["run", "bound", "report", "cost"])
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
-    parser.add_argument("--tasks", default=",".join(names()))
+    parser.add_argument("--half", choices=[*HALVES], default="dev", help="the tasks for development, or those that are looked at once")
+    parser.add_argument("--tasks", help="separated by , (default: all of the half)")
     parser.add_argument("--seeds", default="0-29")
     parser.add_argument("--minutes", type=float, default=7)
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
@@ -101,7 +106,7 @@ def main() -> None:
         bound.run(asked.minutes, seeds, BOUND)
     elif asked.verb == "run":
         budgets = tuple(float(b) for b in asked.budgets.split(","))
-        run(asked.methods.split(";"), asked.tasks.split(","), seeds, asked.minutes, budgets)
+        run(asked.methods.split(";"), asked.tasks.split(",") if asked.tasks else list(HALVES[asked.half]), seeds, asked.minutes, budgets)
 
 
 if __name__ == "__main__":

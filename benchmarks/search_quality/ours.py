@@ -26,15 +26,18 @@ warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
 def domain(axis: Axis) -> str:
     """Return a dimension in the form of a space file."""
-    if axis.kind == "choice":
-        return f"{{choice: {list(range(int(axis.high) + 1))}}}"
-    if axis.kind == "int":
-        return f"{{{'lograndint' if axis.log else 'randint'}: [{int(axis.low)}, {int(axis.high) + 1}]}}"
-    return f"{{{'loguniform' if axis.log else 'uniform'}: [{axis.low!r}, {axis.high!r}]}}"
+    when = "" if axis.when is None else f", when: {{params.{axis.when[0]}: {list(axis.when[1])}}}"
+    if axis.kind in ("choice", "ordered"):
+        made = f"choice: {list(axis.options or range(int(axis.high) + 1))}"
+    elif axis.kind == "int":
+        made = f"{'lograndint' if axis.log else 'randint'}: [{int(axis.low)}, {int(axis.high) + 1}]"
+    else:
+        made = f"{'loguniform' if axis.log else 'uniform'}: [{axis.low!r}, {axis.high!r}]"
+    return f"{{{made}{when}}}"
 
 
 def space_of(task: Task, algorithm: str, scheduler: str, seed: int) -> Space:
-    """Return the space file that searches a task."""
+    """Return the space file that searches a task. In the scheduler, `max_t: 27` is replaced by the task's number of steps."""
     params = "\n".join(f"    {name}: {domain(axis)}" for name, axis in task.axes.items())
     text = f"""\
 name: replay
@@ -42,7 +45,7 @@ trainer: {{loop: "benchmarks.search_quality.replay:replay", backend: none}}
 data: {{train: "sklearn:iris", label: target, valid: 0.2}}
 objective: {{metric: value, goal: minimize}}
 search: {{algorithm: {algorithm}, seed: {seed}}}
-scheduler: {scheduler}
+scheduler: {scheduler.replace(f"max_t: {STEPS}", f"max_t: {task.steps}")}
 limits: {{max_trials: 100000}}
 space:
   params:
@@ -98,6 +101,10 @@ class Ours:
             self.view.trials[trial].paused_at = step
             self.trials[trial].set_user_attr(PAUSED, step)
         return action is Action.CONTINUE
+
+    def fail(self, trial: int) -> None:
+        self.view.trials[trial].running = False
+        self.study.tell(self.trials.pop(trial), state=TrialState.FAIL)
 
     def end(self, trial: int) -> None:
         self.view.trials[trial].running = False

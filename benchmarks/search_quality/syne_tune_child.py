@@ -12,8 +12,8 @@ from typing import Any
 out, sys.stdout = sys.stdout, sys.stderr  # Syne Tune prints a greeting when it is imported.
 
 from syne_tune.backend.trial_status import Trial  # noqa: E402
-from syne_tune.config_space import choice, lograndint, loguniform, randint, uniform  # noqa: E402
-from syne_tune.optimizer.baselines import ASHA, MOBSTER, PASHA  # noqa: E402
+from syne_tune.config_space import choice, lograndint, loguniform, ordinal, randint, uniform  # noqa: E402
+from syne_tune.optimizer.baselines import ASHA, MOBSTER, PASHA, DyHPO  # noqa: E402
 
 logging.disable(logging.CRITICAL)
 
@@ -24,6 +24,8 @@ def space_of(axes: dict[str, dict[str, Any]]) -> dict[str, Any]:
         low, high = a["low"], a["high"]
         if a["kind"] == "choice":
             made[name] = choice(list(range(int(high) + 1)))
+        elif a["kind"] == "ordered":
+            made[name] = ordinal(a["options"])
         elif a["kind"] == "int":
             made[name] = (lograndint if a["log"] else randint)(int(low), int(high))
         else:
@@ -35,7 +37,7 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     space = space_of(told["axes"])
     more = {"metric": "value", "mode": "min", "resource_attr": "step", "max_t": told["steps"], "grace_period": 1, "reduction_factor": 3}
-    kind = {"pasha": PASHA, "mobster": MOBSTER, "asha": ASHA}[told["method"]]
+    kind = {"pasha": PASHA, "mobster": MOBSTER, "asha": ASHA, "dyhpo": DyHPO}[told["method"]]
     # With more than 150 observations, the kernel is fitted only for every tenth suggestion, as Syne Tune's documentation advises for speed.
     skip = {"opt_skip_period": 10} if kind is MOBSTER else {}
     scheduler = kind(space, random_seed=told["seed"], search_options={"debug_log": False, **skip}, **more)
@@ -67,6 +69,9 @@ def main() -> None:
                 answer = scheduler.on_trial_result(trials[number], last[number]) == "CONTINUE"
                 if not answer:
                     scheduler.on_trial_remove(trials[number])
+        elif asked["verb"] == "fail":
+            scheduler.on_trial_error(trials[asked["trial"]])
+            answer = None
         else:
             scheduler.on_trial_complete(trials[asked["trial"]], last[asked["trial"]])
             answer = None

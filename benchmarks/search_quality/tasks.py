@@ -1,33 +1,27 @@
-"""Tasks to search: functions with known optima and artificial learning curves, and tables of recorded learning curves.
+"""Tasks to search: functions with known optima and artificial learning curves, recorded learning curves, and fitted ones.
 
-A task has 27 steps, and a multi-fidelity scheduler has rungs at 1, 3 and 9. Smaller values are better.
+Most tasks have 27 steps, so a multi-fidelity scheduler has rungs at 1, 3 and 9. The tasks of LCBench have 52 steps, so there is a rung at
+27, too. Smaller values are better.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks.search_quality import generated, lcbench
+from benchmarks.search_quality.axes import Axis, Config, draw
+
 STEPS = 27
 CURVES = Path(__file__).parent / "curves.npz"
-
-Config = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A dimension: `float` or `int` from low to high (both included), or `choice` with options 0 to high."""
-
-    kind: str
-    low: float
-    high: float
-    log: bool = False
+NOISE = 0.05  # standard deviation of the noise, as a part of the distance between the optimum and a median random configuration
 
 
 @dataclass(frozen=True)
@@ -37,9 +31,14 @@ class Task:
     Attributes:
         name: Name of the task.
         axes: Dimensions by name.
-        curve: Function that returns a configuration's values at steps 1 to 27.
+        curve: Function that returns a configuration's true values at each step. A value that is not a number says that the trial fails.
         optimum: The smallest value at any step.
         typical: The last value of a median random configuration.
+        steps: Number of steps of a trial.
+        noise: Standard deviation of the noise in the values that searchers see.
+        seed: Seed of the noise.
+        cost: Function that returns the seconds that each step of a configuration takes. None if every step takes one second.
+        typical_cost: The seconds of all steps of a median random configuration.
     """
 
     name: str
@@ -47,22 +46,26 @@ class Task:
     curve: Callable[[Config], np.ndarray]
     optimum: float
     typical: float
+    steps: int = STEPS
+    noise: float = 0.0
+    seed: int = 0
+    cost: Callable[[Config], np.ndarray] | None = None
+    typical_cost: float = STEPS
 
     def regret(self, value: float) -> float:
-        """Return the regret of a value: 0 for the optimum, 1 for the last value of a median random configuration."""
+        """Return the regret of a true value: 0 for the optimum, 1 for the last value of a median random configuration."""
         return (value - self.optimum) / (self.typical - self.optimum)
 
+    def noise_of(self, config: Config) -> np.ndarray:
+        """Return the noise at each step. The noise depends on the configuration, the step and the seed, and on nothing else."""
+        if not self.noise:
+            return np.zeros(self.steps)
+        code = zlib.crc32(repr((self.seed, sorted(config.items()))).encode())
+        return self.noise * np.random.RandomState(code).randn(self.steps)
 
-def draw(axes: Mapping[str, Axis], rng: np.random.RandomState) -> dict[str, Any]:
-    """Return a random configuration."""
-    found: dict[str, Any] = {}
-    for name, a in axes.items():
-        u = rng.rand()
-        if a.kind == "float":
-            found[name] = math.exp(math.log(a.low) + u * math.log(a.high / a.low)) if a.log else a.low + u * (a.high - a.low)
-        else:
-            found[name] = int(a.low + math.floor(u * (a.high - a.low + 1)))
-    return found
+    def cost_of(self, config: Config) -> np.ndarray:
+        """Return the seconds that each step takes."""
+        return np.ones(self.steps) if self.cost is None else self.cost(config)
 
 
 # ---- functions
@@ -170,17 +173,57 @@ NAMES = {
 }
 
 
+# ---- LCBench
+
+LCBENCH = {
+    "batch_size": Axis("int", 16, 512, log=True),
+    "learning_rate": Axis("float", 1e-4, 1e-1, log=True),
+    "momentum": Axis("float", 0.1, 0.99),
+    "weight_decay": Axis("float", 1e-5, 0.1),
+    "num_layers": Axis("int", 1, 5),
+    "max_units": Axis("int", 64, 1024, log=True),
+    "max_dropout": Axis("float", 0.0, 1.0),
+}
+
+
+def _lcbench(instance: int) -> Task:
+    """Return the task that minimizes the error rate on an OpenML task."""
+    weights = lcbench.network()
+    row = weights["instances"].tolist().index(instance)
+    lowest, typical, seconds = (float(weights[name][row]) for name in ("lowest", "typical", "seconds"))
+    made = Task(f"lcbench_{instance}", LCBENCH, lambda c: lcbench.curve(instance, c), lowest, typical, lcbench.EPOCHS)
+    return dataclasses.replace(made, cost=lambda c: lcbench.seconds(instance, c), typical_cost=seconds)
+
+
+# ---- all tasks
+
+
 def names() -> list[str]:
-    """Return the names of all tasks."""
+    """Return the names of the functions and the recorded tables. `split` has the names of all tasks."""
     if not CURVES.exists():
         return [*FUNCTIONS]
     with np.load(CURVES) as file:
         return [*FUNCTIONS, *(name for name in NAMES if name in file.files)]
 
 
+def task(name: str, seed: int = 0) -> Task:
+    """Return the task with a name. If the name ends with `+noise`, searchers see noisy values; `seed` is the seed of this noise."""
+    base, _, noise = name.partition("+")
+    made = _task(base)
+    if not noise:
+        return made
+    return dataclasses.replace(made, name=name, noise=NOISE * (made.typical - made.optimum), seed=seed)
+
+
 @cache
-def task(name: str) -> Task:
-    """Return the task with a name."""
+def _task(name: str) -> Task:
+    """Return the task with a name, without noise."""
+    if name.startswith("lcbench_"):
+        return _lcbench(int(name.removeprefix("lcbench_")))
+    family, _, number = name.partition("_")
+    if family in generated.FAMILIES:
+        made = generated.generate(family, int(number))
+        return Task(name, made.axes, made.curve, 0.0, made.typical, cost=made.cost, typical_cost=made.typical_cost)
     if name in FUNCTIONS:
         curve, axes, optimum = FUNCTIONS[name]
     else:
