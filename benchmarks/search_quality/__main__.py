@@ -28,6 +28,7 @@ from benchmarks.search_quality.split import HALVES
 from benchmarks.search_quality.tasks import STEPS, task
 
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality.jsonl"
+BY_COST = RESULTS.with_name("search_quality_cost.jsonl")
 BOUND = RESULTS.with_name("search_quality_bound.jsonl")
 
 PROMOTION = f"{{name: asha, max_t: {STEPS}, type: promotion}}"
@@ -44,6 +45,7 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
     "mobster": lambda t, s: SyneTune(t, s, "mobster"),
     "dyhpo": lambda t, s: SyneTune(t, s, "dyhpo"),
     "sweeps random": lambda t, s: Ours(t, s, "random"),
+    "sweeps auto": lambda t, s: Ours(t, s, "auto", max_trials=500),  # The limit is what `auto` reads; a replay may start more trials.
     "sweeps tpe": lambda t, s: Ours(t, s, "tpe"),
     "sweeps gp": lambda t, s: Ours(t, s, "gp"),
     "sweeps tpe, hyperband": lambda t, s: Ours(t, s, "tpe", f"{{name: hyperband, max_t: {STEPS}}}"),
@@ -59,8 +61,16 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-def run(methods: list[str], tasks: list[str], seeds: range, minutes: float, budgets: tuple[float, ...], out: Path = RESULTS) -> None:
-    """Run the replays that are not recorded yet, seed by seed, until the time is over."""
+def run(
+    methods: list[str],
+    tasks: list[str],
+    seeds: range,
+    minutes: float,
+    budgets: tuple[float, ...],
+    out: Path = RESULTS,
+    by_cost: bool = False,
+) -> None:
+    """Run the replays that are not recorded yet, seed by seed, until the time is over. With `by_cost`, tasks without costs are left out."""
     until = time.time() + 60 * minutes
     done = {(r["method"], r["task"], r["seed"]): len(r["regret"]) for r in report.read(out)}
     for seed in seeds:
@@ -71,9 +81,11 @@ def run(methods: list[str], tasks: list[str], seeds: range, minutes: float, budg
                 if time.time() > until:
                     return
                 began, one = time.time(), task(name, seed)
+                if by_cost and one.cost is None:
+                    continue
                 searcher = METHODS[method](one, seed)
                 try:
-                    regret = replay(one, searcher, budgets)
+                    regret = replay(one, searcher, budgets, by_cost=by_cost)
                 finally:
                     getattr(searcher, "close", lambda: None)()
                 row = {"method": method, "task": name, "seed": seed, "budgets": budgets, "regret": [round(r, 5) for r in regret]}
@@ -91,12 +103,14 @@ def main() -> None:
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
     parser.add_argument("--half", choices=[*HALVES], default="dev", help="the tasks for development, or those that are looked at once")
     parser.add_argument("--tasks", help="separated by , (default: all of the half)")
+    parser.add_argument("--by-cost", action="store_true", help="budgets are seconds, and replays go to reports/search_quality_cost.jsonl")
     parser.add_argument("--seeds", default="0-29")
     parser.add_argument("--minutes", type=float, default=7)
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
     asked = parser.parse_args()
     if asked.verb == "report":
         report.write(RESULTS)
+        report.write_costs(BY_COST, RESULTS.with_suffix(".md"))
         bound.write(BOUND, RESULTS.with_suffix(".md"))
     elif asked.verb == "cost":
         measure()
@@ -106,7 +120,8 @@ def main() -> None:
         bound.run(asked.minutes, seeds, BOUND)
     elif asked.verb == "run":
         budgets = tuple(float(b) for b in asked.budgets.split(","))
-        run(asked.methods.split(";"), asked.tasks.split(",") if asked.tasks else list(HALVES[asked.half]), seeds, asked.minutes, budgets)
+        tasks = asked.tasks.split(",") if asked.tasks else list(HALVES[asked.half])
+        run(asked.methods.split(";"), tasks, seeds, asked.minutes, budgets, BY_COST if asked.by_cost else RESULTS, asked.by_cost)
 
 
 if __name__ == "__main__":

@@ -57,3 +57,12 @@ def draw(axes: Mapping[str, Axis], rng: np.random.RandomState) -> dict[str, Any]
             number = int(a.low + math.floor(u * (a.high - a.low + 1)))
             found[name] = a.options[number] if a.kind == "ordered" else number
     return found
+
+
+def place(axis: Axis, value: float) -> float:
+    """Return the place of a value between the ends of its dimension, from 0 to 1."""
+    if axis.kind == "ordered":
+        return axis.options.index(int(value)) / axis.high
+    if axis.log:
+        return math.log(value / axis.low) / math.log(axis.high / axis.low)
+    return (value - axis.low) / (axis.high - axis.low)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.search_quality.axes import Axis, Config, draw, ordered
+from benchmarks.search_quality.axes import Axis, Config, draw, ordered, place
 
 FAMILIES = ("smooth", "mixed", "conditional", "rough", "failing")
 STEPS = 27
@@ -118,15 +118,6 @@ AXES: dict[str, Callable[[np.random.RandomState], dict[str, Axis]]] = {
 }
 
 
-def unit(axis: Axis, value: float) -> float:
-    """Return the place of a value between the ends of its dimension, from 0 to 1."""
-    if axis.kind == "ordered":
-        return axis.options.index(int(value)) / axis.high
-    if axis.log:
-        return math.log(value / axis.low) / math.log(axis.high / axis.low)
-    return (value - axis.low) / (axis.high - axis.low)
-
-
 # ---- values
 
 
@@ -139,7 +130,7 @@ class _Landscape:
         size = len(self.axes)
         self.names = {name: i for i, name in enumerate(self.axes)}
         # The best values of dimensions that are inactive in the best configuration are random, too.
-        self.center = np.array([unit(a, best[n]) if n in best else rng.rand() for n, a in self.axes.items()])
+        self.center = np.array([place(a, best[n]) if n in best else rng.rand() for n, a in self.axes.items()])
         self.weight = 10.0 ** rng.uniform(-1.5, 0.3, size)
         self.power = rng.uniform(1.2, 2.2)
         self.mix = np.eye(size) + 0.25 * rng.randn(size, size) * (rng.rand(size, size) < 0.3)
@@ -155,16 +146,16 @@ class _Landscape:
         self.height = np.where(inside, 0, rng.exponential(4.0 / max(boxes, 1), boxes))
 
     def __call__(self, config: Config) -> float:
-        place, active = np.array(self.center), np.zeros(len(self.center))
+        at, active = np.array(self.center), np.zeros(len(self.center))
         for name, i in self.names.items():
             if name in config:
-                place[i], active[i] = unit(self.axes[name], config[name]), 1
-        moved = self.center + sum((self.shift[n][config[n]] for n in self.choices if n in config), np.zeros(len(place)))
-        value = self._bowl((place - np.clip(moved, 0, 1)) * active)
-        value = min(value, self.depth + 1.5 * self._bowl((place - self.second) * active))
+                at[i], active[i] = place(self.axes[name], config[name]), 1
+        moved = self.center + sum((self.shift[n][config[n]] for n in self.choices if n in config), np.zeros(len(at)))
+        value = self._bowl((at - np.clip(moved, 0, 1)) * active)
+        value = min(value, self.depth + 1.5 * self._bowl((at - self.second) * active))
         value += sum(float(self.offset[n][config[n]]) for n in self.choices if n in config)
         if len(self.height):
-            inside = np.all((place >= self.low) & (place < self.low + self.width), axis=1)
+            inside = np.all((at >= self.low) & (at < self.low + self.width), axis=1)
             value += float(self.height @ inside)
         return value
 
@@ -179,7 +170,7 @@ class _Training:
         self.axes = {name: a for name, a in axes.items() if a.kind != "choice" and a.when is None}
         names = list(self.axes)
         self.fast, self.wide, self.rises, self.costly = (names[rng.randint(len(names))] for _ in range(4))
-        self.best = {name: unit(self.axes[name], best[name]) for name in names}
+        self.best = {name: place(self.axes[name], best[name]) for name in names}
         self.speed, self.spread = rng.uniform(0.2, 0.6), rng.uniform(0.3, 1.2)
         self.slope, self.rise = rng.uniform(-0.15, 0.6), rng.uniform(0, 0.3) * (rng.rand() < 0.5)
         self.growth, self.second = rng.uniform(0.5, 2.5), rng.uniform(1, 10)
@@ -188,7 +179,7 @@ class _Training:
         self.fails, self.share, self.side = fails, rng.uniform(0.1, 0.25), rng.choice([-1, 1])
 
     def __call__(self, config: Config) -> np.ndarray:
-        u = {name: unit(a, config[name]) for name, a in self.axes.items()}
+        u = {name: place(a, config[name]) for name, a in self.axes.items()}
         speed = self.speed + self.slope * u[self.fast]
         above = (self.spread * (0.5 + u[self.wide])) * (_STEP**-speed - STEPS**-speed) / (1 - STEPS**-speed)
         above = above + self.rise * max(0.0, u[self.rises] - self.best[self.rises]) * np.maximum(0, (_STEP - 15) / (STEPS - 15)) ** 2
@@ -204,4 +195,4 @@ class _Training:
 
     def cost(self, config: Config) -> np.ndarray:
         """Return the seconds of each step."""
-        return np.full(STEPS, self.second * math.exp(self.growth * unit(self.axes[self.costly], config[self.costly])))
+        return np.full(STEPS, self.second * math.exp(self.growth * place(self.axes[self.costly], config[self.costly])))

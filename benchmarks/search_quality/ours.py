@@ -36,7 +36,7 @@ def domain(axis: Axis) -> str:
     return f"{{{made}{when}}}"
 
 
-def space_of(task: Task, algorithm: str, scheduler: str, seed: int) -> Space:
+def space_of(task: Task, algorithm: str, scheduler: str, seed: int, max_trials: int) -> Space:
     """Return the space file that searches a task. In the scheduler, `max_t: 27` is replaced by the task's number of steps."""
     params = "\n".join(f"    {name}: {domain(axis)}" for name, axis in task.axes.items())
     text = f"""\
@@ -46,7 +46,7 @@ data: {{train: "sklearn:iris", label: target, valid: 0.2}}
 objective: {{metric: value, goal: minimize}}
 search: {{algorithm: {algorithm}, seed: {seed}}}
 scheduler: {scheduler.replace(f"max_t: {STEPS}", f"max_t: {task.steps}")}
-limits: {{max_trials: 100000}}
+limits: {{max_trials: {max_trials}}}
 space:
   params:
 {params}
@@ -60,8 +60,10 @@ space:
 class Ours:
     """Searcher that makes the decisions of sweeps, in the same way as its search loop."""
 
-    def __init__(self, task: Task, seed: int, algorithm: str, scheduler: str = f"{{name: asha, max_t: {STEPS}}}"):
-        self.space = space_of(task, algorithm, scheduler, seed)
+    def __init__(
+        self, task: Task, seed: int, algorithm: str, scheduler: str = f"{{name: asha, max_t: {STEPS}}}", max_trials: int = 100_000
+    ):
+        self.space = space_of(task, algorithm, scheduler, seed, max_trials)
         self.scheduler = scheduler_of(self.space.scheduler)
         self.sampler = CellSampler(self.space)
         self.study = optuna.create_study(sampler=self.sampler)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.search_quality.replay import BUDGETS, WORKERS
-from benchmarks.search_quality.tasks import STEPS
+from benchmarks.search_quality.replay import BUDGETS
+from benchmarks.search_quality.split import HALVES
 
 BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 
@@ -43,10 +44,10 @@ def means(rows: list[dict], method: str, budget: int, tasks: list[str]) -> tuple
     return mean, float(1.96 * variance**0.5), fewest
 
 
-def speed(rows: list[dict], method: str) -> float | None:
-    """Return how many times faster than real time the median replay with all budgets ran, if a step of training takes one second."""
-    took = [r["seconds"] for r in rows if r["method"] == method and BUDGETS[-1] in r["budgets"]]
-    return BUDGETS[-1] * STEPS / WORKERS / max(statistics.median(took), 0.005) if took else None
+def seconds(rows: list[dict], method: str, tasks: list[str]) -> float | None:
+    """Return the median number of seconds of a replay with all budgets."""
+    took = [r["seconds"] for r in rows if r["method"] == method and r["task"] in tasks and BUDGETS[-1] in r["budgets"]]
+    return statistics.median(took) if took else None
 
 
 def cell(mean: tuple[float, float, int] | None, seeds: int) -> str:
@@ -58,10 +59,10 @@ def cell(mean: tuple[float, float, int] | None, seeds: int) -> str:
 
 
 def table(rows: list[dict], tasks: list[str]) -> str:
-    """Return a Markdown table with one line for each method and one column for each budget."""
+    """Return a Markdown table with one line for each method that has replays of all tasks, and one column for each budget."""
     methods = list(dict.fromkeys(r["method"] for r in rows))
     lines = [
-        "| searcher | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds | × real time |",
+        "| searcher | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds | seconds |",
         "|---|" + "---|" * (len(BUDGETS) + 2),
     ]
     for method in methods:
@@ -69,9 +70,8 @@ def table(rows: list[dict], tasks: list[str]) -> str:
         seeds = max((m[2] for m in told if m), default=0)
         shown = [cell(m, seeds) for m in told]
         if any(shown):
-            fast = speed(rows, method)
-            pace = "" if fast is None else f"{float(f'{fast:.2g}'):,.0f}"
-            lines.append(f"| {method} | " + " | ".join(shown) + f" | {seeds} | {pace} |")
+            took = seconds(rows, method, tasks)
+            lines.append(f"| {method} | " + " | ".join(shown) + f" | {seeds} | {'' if took is None else f'{took:.3g}'} |")
     return "\n".join(lines)
 
 
@@ -84,15 +84,43 @@ def by_task(rows: list[dict], tasks: list[str], methods: list[str], budget: int)
     return "\n".join(lines)
 
 
+GROUPS: dict[str, Callable[[str], bool]] = {
+    "All tasks": lambda name: True,
+    "Tasks with noise": lambda name: name.endswith("+noise"),
+    "Tasks with conditions": lambda name: name.startswith("conditional"),
+    "Tasks with failing trials": lambda name: name.startswith("failing"),
+}
+TITLES = {"dev": "Tasks for development", "held": "Tasks that were looked at once"}
+
+
+def half_report(rows: list[dict], half: str) -> str:
+    """Return the tables of one half of the split: groups of tasks, then each task at two budgets. Return "" if there are no replays."""
+    tasks = [t for t in HALVES[half] if any(r["task"] == t for r in rows)]
+    made = [f"### {TITLES[half]}"] if tasks else []
+    for group, belongs in GROUPS.items():
+        if some := [t for t in tasks if belongs(t)]:
+            made += [f"{group} ({len(some)}):", table(rows, some)]
+    methods = list(dict.fromkeys(r["method"] for r in rows))
+    for budget in (25, BUDGETS[-1]):
+        if shown := [m for m in methods if means(rows, m, budget, tasks)] if tasks else []:
+            made += [f"At {budget} full budgets, by task:", by_task(rows, tasks, shown, budget)]
+    return "\n\n".join(made)
+
+
 def write(file: Path) -> None:
-    """Write the tables to the report that belongs to the results."""
+    """Write the tables of both halves to the report that belongs to the results."""
     rows = read(file)
-    tasks = list(dict.fromkeys(r["task"] for r in rows))
-    common = [m for m in dict.fromkeys(r["method"] for r in rows) if means(rows, m, 25, tasks)]
-    made = f"{table(rows, tasks)}\n\nAt 25 full budgets, by task:\n\n{by_task(rows, tasks, common, 25)}\n"
-    wide = [m for m in common if means(rows, m, 100, tasks)]
-    made += f"\nAt 100, by task:\n\n{by_task(rows, tasks, wide, 100)}\n"
-    section(file.with_suffix(".md"), BEGIN, END, made)
+    section(file.with_suffix(".md"), BEGIN, END, "\n\n".join(filter(None, (half_report(rows, half) for half in HALVES))) + "\n")
+
+
+def write_costs(file: Path, page: Path) -> None:
+    """Write the tables of the replays whose budgets are seconds."""
+    rows, made = read(file), []
+    for half, names in HALVES.items():
+        if tasks := [t for t in names if any(r["task"] == t for r in rows)]:
+            made += [f"{TITLES[half]}, budgets in seconds ({len(tasks)}):", table(rows, tasks)]
+    if made:
+        section(page, "<!-- costs -->", "<!-- end of the costs -->", "\n\n".join(made) + "\n")
 
 
 def section(page: Path, begin: str, end: str, made: str) -> None:

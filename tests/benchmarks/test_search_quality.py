@@ -108,5 +108,8 @@ def test_finished_replays_are_reused_and_make_a_table(tmp_path):
     assert seeds == 2 and half > 0
     assert mean == pytest.approx(np.mean([r["regret"][0] for r in rows if r["method"] == "random"]))
     assert "| sweeps random |" in report.table(rows, ["branin", "cells"])
+    page = report.half_report([*rows, {**rows[0], "task": "conditional_100"}], "held")
+    assert "Tasks with conditions (1):" in page and "branin" not in page and report.half_report(rows, "held") == ""
+    assert "All tasks (2):" in report.half_report(rows, "dev") and "| branin |" in report.half_report(rows, "dev")
     out.write_text(out.read_text() + '{"method": "torn')
     assert len(report.read(out)) == 8

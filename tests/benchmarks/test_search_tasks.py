@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from optuna.pruners import MedianPruner
 
-from benchmarks.search_quality import generated, lcbench
+from benchmarks.search_quality import __main__ as program
+from benchmarks.search_quality import generated, lcbench, report
 from benchmarks.search_quality.axes import Axis, draw, ordered
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.peers import Optuna, Random, Ray, RungStudies
@@ -139,13 +141,21 @@ def test_a_budget_of_costs_is_spent_in_seconds():
 
 SEARCHERS = {
     "sweeps tpe": lambda t: Ours(t, 0, "tpe"),
+    "sweeps gp": lambda t: Ours(t, 0, "gp"),
     "sweeps random": lambda t: Ours(t, 0, "random"),
     "random": lambda t: Random(t, 0),
-    "optuna": lambda t: Optuna(t, 0, __import__("optuna").pruners.MedianPruner()),
+    "optuna": lambda t: Optuna(t, 0, MedianPruner()),
     "ray": lambda t: Ray(t, 0, "random"),
     "ray, optunasearch": lambda t: Ray(t, 0, "optuna"),
     "ray, tpe per rung": lambda t: RungStudies(t, 0),
 }
+
+
+def test_replays_by_cost_leave_out_tasks_without_costs(tmp_path):
+    out = tmp_path / "replays.jsonl"
+    program.run(["random", "sweeps auto"], ["branin", "mixed_0"], range(2), 1, (1, 2), out, by_cost=True)
+    rows = report.read(out)
+    assert {(r["method"], r["task"], r["seed"]) for r in rows} == {(m, "mixed_0", s) for m in ("random", "sweeps auto") for s in (0, 1)}
 
 
 @pytest.mark.parametrize("name", ["conditional_0", "failing_0+noise", "lcbench_3945"])
