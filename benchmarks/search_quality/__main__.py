@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import time
 import warnings
@@ -97,7 +96,6 @@ def main() -> None:
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-    logging.getLogger("ray").setLevel(logging.ERROR)  # Hides a warning for each searcher that gets its own space.
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality", description=__doc__)
     parser.add_argument("verb", choices=["run", "bound", "report", "cost"])
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")

@@ -130,23 +130,13 @@ class Ray:
 
 
 def ray_search(task: Task, seed: int) -> Any:
-    """Return Ray Tune's OptunaSearch. A space with conditions is passed as a function, as Ray's documentation shows."""
-    from ray import tune
+    """Return Ray Tune's OptunaSearch with a function that suggests the configuration, so that the space may have conditions."""
     from ray.tune.search.optuna import OptunaSearch
 
-    if any(a.when for a in task.axes.values()):
+    def space(trial: optuna.Trial) -> None:
+        suggest(trial, task.axes)
 
-        def space(trial: optuna.Trial) -> None:
-            suggest(trial, task.axes)
-
-        return OptunaSearch(space, metric="value", mode="min", seed=seed)
-    kinds = {
-        "choice": lambda a: tune.choice(list(range(int(a.high) + 1))),
-        "ordered": lambda a: tune.choice(list(a.options)),
-        "int": lambda a: (tune.lograndint if a.log else tune.randint)(int(a.low), int(a.high) + 1),
-        "float": lambda a: (tune.loguniform if a.log else tune.uniform)(a.low, a.high),
-    }
-    return OptunaSearch({name: kinds[a.kind](a) for name, a in task.axes.items()}, metric="value", mode="min", seed=seed)
+    return OptunaSearch(space, metric="value", mode="min", seed=seed)
 
 
 class RungStudies(Ray):
