@@ -26,6 +26,8 @@ from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import GangSizePeriod, Report, Result, State
 from sweeps.data.passed_tables import check_recipes
 from sweeps.data.preflight import locate_problems
+from sweeps.search.plugins import scheduler_of
+from sweeps.search.schedulers.base import row_steps
 from sweeps.space.saved_space import runnable_space
 from sweeps.study.objectives import Objectives
 
@@ -250,7 +252,8 @@ def _compare(
         fingerprint: Fingerprint of the sweep's data.
         sizes: Numbers of workers of an elastic trial; () for other trials.
     """
-    new_reports, end = train_once(session, trial, fingerprint, sizes)
+    steps = row_steps(scheduler_of(session.space.scheduler), session.space.search.seed, trial)
+    new_reports, end = train_once(session, trial, fingerprint, sizes, steps)
     error = end.error or _missing_value(Objectives.from_space(session.space), end.state, new_reports)
     before, now = (tuple((r.step, _selected(r.metrics, metrics)) for r in source) for source in (reports, new_reports))
     return Comparison(trial.id, before, now, error, result.state is State.FAIL)
@@ -269,7 +272,11 @@ def _missing_value(objectives: Objectives, state: State | None, reports: list[Re
 
 
 def train_once(
-    session: SweepSession, trial: Trial, fingerprint: str | None, sizes: tuple[GangSizePeriod, ...] = ()
+    session: SweepSession,
+    trial: Trial,
+    fingerprint: str | None,
+    sizes: tuple[GangSizePeriod, ...] = (),
+    trains_at: tuple[int, ...] = (),
 ) -> tuple[list[Report], Progress]:
     """Train one trial outside of any sweep. The trial stops at its first rung. The rungs are in the session's `job`.
 
@@ -280,6 +287,8 @@ def train_once(
         fingerprint: Fingerprint of the sweep's data; None if it is not known.
         sizes: Recorded numbers of workers of an elastic trial. () to give an elastic trial as many workers as there is room for, up to its
             upper limit.
+        trains_at: The steps at which the trial trains, each time on more rows; see `row_steps` in `search.schedulers.base`. () to train
+            once on all rows.
 
     Returns:
         The trial's reports, and its last progress.
@@ -295,7 +304,7 @@ def train_once(
     folder.mkdir()
     if trial.shape.most is not None:
         pool.set_all_started.remote(True)
-    pool.start.remote(trial, str(folder), None, sizes)
+    pool.start.remote(trial, str(folder), None, sizes, trains_at)
     reports: list[Report] = []
     life = pool.life.remote()
     while True:

@@ -30,7 +30,7 @@ from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes, cluster, ray_authentication
 from sweeps.plan import find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.schedulers.base import all_row_steps, all_rungs
 from sweeps.space import Space, known_fits
 from sweeps.space.model import command_files
 from sweeps.space.templates import dimensions
@@ -245,6 +245,7 @@ class SweepSession:
             modules=sorted(name for name in names if name.startswith("sklearn.")),
             once=not any(list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")),
             stream=self._stream_settings(),
+            row_steps=() if self._train_and_valid else all_row_steps(scheduler_of(self.space.scheduler)),
             secrets=self._secrets | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
         )
 
@@ -392,7 +393,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         goal="minimize" if objectives.minimize else "maximize",
         asked=objectives.reported_metrics,
         max_t=scheduler.max_t,
-        sweep_max_t=None if space.data.folds else scheduler.max_t,
+        sweep_max_t=None if space.data.folds or space.scheduler.counts_rows else scheduler.max_t,
         rungs=rungs,
         milestones=rungs if scheduler.needs_checkpoint else range(0),
         takes_turns=scheduler.perturbs,

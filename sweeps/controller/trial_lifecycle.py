@@ -53,7 +53,7 @@ class TrialLifecycle:
         folder = self._folder.trial(trial.id)
         folder.mkdir(parents=True, exist_ok=True)
         self.record_start(trial)
-        self._pool.start.remote(trial, str(folder), resume_from)
+        self._pool.start.remote(trial, str(folder), resume_from, (), self._search.row_steps(trial))
         self._store.sync()  # Meanwhile, the pool starts the trial.
         return trial.id
 
@@ -116,7 +116,8 @@ class TrialLifecycle:
         """
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)
-            self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _resume_state(live))
+            folder, steps = str(self._folder.trial(running.trial.id)), self._search.row_steps(running.trial)
+            self._pool.start.remote(running.trial, folder, _resume_state(live), (), steps)
 
     def end(self, trial: str, state: State, error: str | None, reason: str | None, final: dict[str, float] | None) -> None:
         """Record the end of a trial, and let the pool forget the trial.

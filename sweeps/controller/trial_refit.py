@@ -15,7 +15,7 @@ from sweeps.core.checkpoint_files import local_checkpoint
 from sweeps.core.errors import BundleError, InputError, Problem, SweepFailed
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.origin import read_origin
-from sweeps.core.trial import BEST_FOLD_STEP, Checkpoint, Result, State
+from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result, State
 from sweeps.data.prepared_store import PreparedStore
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ def refitted(
     """Train a trial again on the train and valid rows together, with the same parameters, seed, workers and fraction of the rows.
 
     The new training ends at the step of the trial's best model. An export without a refit contains this model. After a cross-validation,
-    it ends at the mean over the folds of the best step. The loop finds the step in `Current.max_t`. The preprocessing chain is fitted
-    again, on the train and valid rows. The sweep itself does not change.
+    it ends at the mean over the folds of the best step. If the scheduler counts rows, the loop runs once, on all rows, and ends at the best
+    step of the loop's last run. The loop finds the step in `Current.max_t`. The preprocessing chain is fitted again, on the train and valid
+    rows. The sweep itself does not change.
 
     Args:
         folder: The sweep's folder.
@@ -60,7 +61,8 @@ def refitted(
         )
         raise InputError(Problem("--refit", text))
     trial = study_store.trial(number)
-    steps = steps_of_folds(folder, number) if space.data.folds else steps_of(study_store.results()[number])
+    metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP if space.scheduler.counts_rows else None
+    steps = steps_of(study_store.results()[number]) if metric is None else steps_of_runs(folder, number, metric)
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value, so the number of steps to train is unknown"))
     # No time limits: the sweep's time limits were chosen for fewer rows.
@@ -87,13 +89,19 @@ def steps_of(result: Result) -> int | None:
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 
-def steps_of_folds(folder: Path, number: int) -> int | None:
-    """Return the rounded mean of the best steps over the folds of a cross-validation. None if the trial has reported no fold."""
+def steps_of_runs(folder: Path, number: int, metric: str) -> int | None:
+    """Return the number of the loop's steps to train, for a trial that ran its loop several times. None if the trial reported nothing.
+
+    Args:
+        folder: The sweep's folder.
+        number: Number of the trial.
+        metric: The metric with the loop's best step: `BEST_FOLD_STEP`, which is a mean over the folds, or `BEST_LOOP_STEP`.
+    """
     from sweeps.study import record
 
     trial = next(t for t in record.trials_of(folder) if t.number == number)
     reports = record.reports_of(trial, None)
-    return max(1, round(reports[-1].metrics[BEST_FOLD_STEP])) if reports else None
+    return max(1, round(reports[-1].metrics[metric])) if reports else None
 
 
 def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:

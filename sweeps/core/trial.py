@@ -24,6 +24,9 @@ CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
 # In a cross-validation, the metric with the step at which the loop had its best value, as the mean over the folds.
 BEST_FOLD_STEP = "best_fold_step"
+# If the scheduler counts rows, the metrics with the loop's step whose metrics the trial reports, and with the number of train rows.
+BEST_LOOP_STEP = "best_loop_step"
+TRAIN_ROWS = "train_rows"
 # The entry of `limits.retry_on` that stands for lost worker processes.
 LOST = "lost"
 
@@ -255,6 +258,8 @@ class Current:
         final: The metrics that `report_final` has recorded.
         weight: Name of the column with the weights of the rows in the shard of train; None if the rows have no weights. The column is not a
             feature. The shard of valid and `check` do not have it.
+        train_share: Share of the train rows that the shard of train has, above 0 and at most 1. It is 1 unless the scheduler counts rows
+            (`scheduler.resource: data.rows`). The loop then runs again on more rows, and each run starts from scratch.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
 
@@ -277,6 +282,7 @@ class Current:
     roots: tuple[Path, ...] = ()
     final: dict[str, float] = field(default_factory=dict)
     weight: str | None = None
+    train_share: float = 1.0
     _folder: Path | None = field(default=None, repr=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)

@@ -36,6 +36,7 @@ from sweeps.data.load import Splits, add_valid_to_train
 from sweeps.data.preflight import locate_problems
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform, runs_tasks
+from sweeps.data.row_parts import check_parts, nested_order, rows_at
 from sweeps.data.streaming.prepare import describe_streams, prepare_streams
 from sweeps.data.streaming.splits import StreamSplits, StreamVariants
 from sweeps.data.tables import arrays_to_tensors, split_equally
@@ -43,6 +44,7 @@ from sweeps.data.variants import DataVariants, variant_name
 from sweeps.data.weights import COLUMN, row_weights
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
@@ -105,6 +107,8 @@ class _DataActor:
         once: True if all trials have the same data and the same chain. Large tables of raw rows are then dropped after the chain is fitted.
         stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
         secrets: environment variables with which the actor reaches S3-compatible storage.
+        row_steps: if the scheduler counts rows, the steps at which trials train, in ascending order. Otherwise (). The last step has all
+            train rows, and each earlier step a part of these rows; see `row_parts`.
     """
 
     def __init__(
@@ -119,11 +123,13 @@ class _DataActor:
         once: bool = False,
         stream: StreamSettings | None = None,
         secrets: Mapping[str, str] = MappingProxyType({}),
+        row_steps: tuple[int, ...] = (),
     ):
         os.environ.update(secrets)
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
         self.store, self.workers = PreparedStore(Path(folder)), workers
         self.numeric_only, self.train_on_valid, self.once = numeric_only, train_on_valid, once
+        self.row_steps = row_steps
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -168,6 +174,8 @@ class _DataActor:
             self.is_new = False
             return self._save_stream_info(self.variants.splits({}), now, summary=self.variants.summary)
         for i, splits in enumerate(self.variants.sources.values()):
+            if self.row_steps:
+                check_parts(self.row_steps, splits.train.num_rows, len(splits.classes or ()), max(self.workers))
             if splits.test is not None:
                 self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
         self.is_new = False
@@ -238,7 +246,8 @@ class _DataActor:
             data, there are no references, and `check` is None. `weight`: name of the column of train with the weights of the rows; None
             if there are no weights. `stream`: True if the references are to lazy Ray Datasets, one for train and one for valid; otherwise
             absent. `folds`: for a cross-validation, such a dict for each fold; the other entries then
-            describe the first fold, and `bytes` is the size of all folds.
+            describe the first fold, and `bytes` is the size of all folds. `parts`: if the scheduler counts rows, such a dict for each step
+            below the last one, by step; `bytes` is the size of all parts. `rows`: number of rows of train.
 
         Raises:
             InputError: the chain cannot be fitted.
@@ -331,6 +340,8 @@ class _DataActor:
         if weights is not None:
             _require_free_name(prepared)
             prepared[COLUMN] = weights
+        if self.row_steps:
+            prepared = prepared.iloc[self._nested_order(splits)]
         if stored is None:
             self.store.save_chain(key, fitted)
         features = check.drop(columns=list(label_columns(label)), errors="ignore")
@@ -338,17 +349,34 @@ class _DataActor:
             key, pa.Table.from_pandas(prepared, preserve_index=False), valid, features, None if weights is None else COLUMN, copied
         )
 
+    def _nested_order(self, splits: Splits) -> np.ndarray:
+        """Return the order in which the train rows are cut into parts; see `row_parts`."""
+        assert isinstance(self.variants, DataVariants)
+        strata = splits.train.column(splits.label).to_numpy() if isinstance(splits.label, str) and splits.classes else None
+        return nested_order(splits.train.num_rows, strata, self.variants.seed)
+
     def _put(self, rows: PreparedRows) -> dict[str, Any]:
         """Copy prepared rows to Ray's object store, and return the entries that `prepare` describes."""
         # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow block as objects. `from_pandas` would
         # run a task for each frame, to find out the frame's schema.
         valid_shard = (ray.put(ray.data.from_blocks([rows.valid])),)
+        about = {"key": rows.key, "check": ray.put(rows.check), "weight": rows.weight}
+
+        def put_train(train: pa.Table) -> dict[str, Any]:
+            return about | {"bytes": train.nbytes, "shards": self._shards(train, valid_shard, rows.copied), "rows": train.num_rows}
+
+        whole, n = put_train(rows.train), rows.train.num_rows
+        parts = {step: put_train(rows.train.slice(0, rows_at(step, self.row_steps[-1], n))) for step in self.row_steps[:-1]}
+        size = sum(part["bytes"] for part in (whole, *parts.values())) + int(rows.valid.memory_usage(index=False).sum())
+        return whole | {"bytes": size} | ({"parts": parts} if parts else {})
+
+    def _shards(self, train: pa.Table, valid_shard: tuple[Any, ...], copied: bool) -> dict[int, dict[str, tuple[Any, ...]]]:
+        """Cut prepared rows into shards for every number of workers; see `prepare`."""
         shards = {}
         for workers in self.workers:
-            parts = (part.to_pandas(split_blocks=not rows.copied) for part in split_equally(rows.train, workers))
+            parts = (part.to_pandas(split_blocks=not copied) for part in split_equally(train, workers))
             shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": valid_shard}
-        size = rows.train.nbytes + int(rows.valid.memory_usage(index=False).sum())
-        return {"key": rows.key, "bytes": size, "shards": shards, "check": ray.put(rows.check), "weight": rows.weight}
+        return shards
 
     def pid(self) -> int:
         """Return the id of this process. The id is part of the name of Ray's log file, which tells why the process died."""

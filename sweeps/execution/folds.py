@@ -12,61 +12,20 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import ray.train
 
 from sweeps.core import trial
 from sweeps.core.trial import BEST_FOLD_STEP, Current
 from sweeps.execution import ray_train_adapter
+from sweeps.execution.loop_run import LoopRun, best_step
 from sweeps.execution.seeds import seeded
 from sweeps.execution.trial_session import TrialSession
-from sweeps.study import ranking
 
 STATE = "folds.json"
 
 
-class FoldSession:
-    """One fold of a trial on one rank. The functions of `ray.train` in the loop call this object.
-
-    Args:
-        session: The session of the trial.
-        number: Number of the fold; the first is 0.
-
-    Attributes:
-        name, folder, ranks, job: See `TrialSession`.
-        assignment: The attempt, without a checkpoint, because the loop starts from scratch in each fold.
-        metrics: Metrics of each report of the loop in this fold, in order.
-    """
-
-    def __init__(self, session: TrialSession, number: int):
-        self.name, self.folder, self.ranks, self.job = session.name, session.folder, session.ranks, session.job
-        self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
-        self.metrics: list[dict[str, float]] = []
-        self._session, self._data = session, session.cache.folds[number]
-
-    @property
-    def reports(self) -> int:
-        """Number of reports of the loop in this fold."""
-        return len(self.metrics)
-
-    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
-        """Record a report of the loop. The checkpoint is ignored, because the winner is trained again on all rows."""
-        self.metrics.append(self._session.admit(metrics, self.reports + 1))
-
-    def checkpoint(self) -> None:
-        """Return None, because the loop starts from scratch."""
-
-    def shard(self, name: str) -> Any:
-        """Return this rank's part of a dataset of the fold; see `TrialSession.shard`."""
-        return self._data.shard(name, self.ranks)
-
-    def exchange(self, value: Any) -> list[Any]:
-        """Wait until every rank has given a value; return all values, ordered by rank."""
-        return self._session.exchange(value)
-
-
-def run_folds(session: TrialSession, current: Current, train: Callable[[FoldSession], None]) -> None:
+def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun], None]) -> None:
     """Train and report the folds that the trial's checkpoint does not contain.
 
     Args:
@@ -79,8 +38,8 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[FoldSess
     """
     results, finals = _restore(session)
     for number in range(len(results), session.job.folds):
-        fold = FoldSession(session, number)
         data = session.cache.folds[number]
+        fold = LoopRun(session, data)
         # The scheduler's steps are folds, so they do not limit the steps of the loop.
         own = dataclasses.replace(
             current, max_t=None, milestones=range(0), check=data.check, checkpoint_interval=math.inf, final={}, _kept=data.kept
@@ -104,8 +63,7 @@ def result_of(reports: Sequence[Mapping[str, float]], metric: str | None, minimi
         metric: The metric that decides which step is the best. None selects the last step.
         minimize: True if smaller values of this metric are better.
     """
-    curve = [(step, numbers[metric]) for step, numbers in enumerate(reports, 1) if metric in numbers] if metric else []
-    step = ranking.best_of(curve, minimize)[0] or len(reports)
+    step = best_step(reports, metric, minimize)
     return {**reports[step - 1], BEST_FOLD_STEP: float(step)}
 
 

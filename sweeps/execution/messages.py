@@ -28,7 +28,7 @@ class Job:
             them itself.
         max_t: Step at which every trial ends; None for no limit.
         sweep_max_t: Step at which the scheduler of the sweep ends every trial. It differs from `max_t` when a trial is trained again. None
-            for no limit, and for a cross-validation, because its steps are folds.
+            for no limit, for a cross-validation, whose steps are folds, and for a scheduler that counts rows.
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
         milestones: Steps at which the scheduler needs a checkpoint; empty if it needs none. At such a step, the pool asks the driver only
@@ -147,6 +147,8 @@ class Data:
         check: Ray's reference to the DataFrame that a loop gets as `Current.check`; None if the space names no data.
         whole: Whether `train` is a single dataset with all rows, from which each rank takes its part.
         folds: Data of each fold of a cross-validation. () without a cross-validation.
+        parts: If the scheduler counts rows, the data of each step below `max_t`, whose `train` has a part of the rows. Otherwise {}.
+        rows: Number of rows of `train` on all ranks together; 0 if the number is unknown.
         weight: The column of `train` with the weights of the rows. None if the rows have no weights.
         stream: Whether the datasets are lazy. Each dataset then has a single reference, and the ranks read `train` through a split
             coordinator.
@@ -158,6 +160,8 @@ class Data:
     folds: tuple[Data, ...] = ()
     weight: str | None = None
     stream: bool = False
+    parts: Mapping[int, Data] = field(default_factory=dict)
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,7 @@ class Assignment:
         asks: Whether the gang may change its size in this attempt. If so, each rank asks the pool whether to continue: at its first report,
             and at the steps that the pool's answers name.
         checkpoint_at: Steps at which the loop must store a checkpoint.
+        row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more train rows. Otherwise ().
     """
 
     trial: Trial
@@ -226,6 +231,7 @@ class Assignment:
     seconds: float = 0.0
     asks: bool = False
     checkpoint_at: frozenset[int] = frozenset()
+    row_steps: tuple[int, ...] = ()
 
 
 def attempt_name(trial: str, attempt: int) -> str:

@@ -136,7 +136,14 @@ class _Pool:
         """Set whether the driver has started all trials of the sweep. If so, elastic trials grow when resources are free."""
         self.driver.elastic.all_started = all_started
 
-    async def start(self, trial: Trial, folder: str, resume_from: ResumeState | None = None, replay: Sequence[GangSizePeriod] = ()) -> None:
+    async def start(
+        self,
+        trial: Trial,
+        folder: str,
+        resume_from: ResumeState | None = None,
+        replay: Sequence[GangSizePeriod] = (),
+        row_steps: tuple[int, ...] = (),
+    ) -> None:
         """Start or continue a trial.
 
         Args:
@@ -145,10 +152,11 @@ class _Pool:
             resume_from: Recorded state of a trial that continues; None for a new trial.
             replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at the same steps; () to let the pool
                 choose the numbers.
+            row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more train rows. Otherwise ().
         """
-        metric = None if self.job.keep_last or self.job.folds else self.job.metric
+        metric = None if self.job.keep_last or self.job.folds or row_steps else self.job.metric
         progress = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
-        running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay)
+        running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay, row_steps)
         if resume_from is not None:
             progress.restore(resume_from)
             running.seconds, running.worker_seconds = resume_from.seconds, resume_from.worker_seconds

@@ -26,6 +26,7 @@ class RunningTrial:
         folder: Folder for the trial's checkpoints and logs.
         progress: Progress of the trial.
         replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at the same steps; () for other trials.
+        row_steps: See `Assignment.row_steps`.
 
     Attributes:
         stage: What the trial does now; see `Stage`.
@@ -51,8 +52,10 @@ class RunningTrial:
         changed: Event that is set when there may be progress for the driver.
     """
 
-    def __init__(self, trial: Trial, folder: str, progress: TrialProgress, replay: Sequence[GangSizePeriod] = ()):
-        self.trial, self.folder, self.progress = trial, folder, progress
+    def __init__(
+        self, trial: Trial, folder: str, progress: TrialProgress, replay: Sequence[GangSizePeriod] = (), row_steps: tuple[int, ...] = ()
+    ):
+        self.trial, self.folder, self.progress, self.row_steps = trial, folder, progress, row_steps
         self.stage = Stage.PREPARING
         self.decisions: dict[int, asyncio.Future[bool]] = {}
         self.resumed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -17,9 +17,11 @@ from sweeps.core.errors import shorten
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Current, State
 from sweeps.execution import gpu_memory_hints, loop_mlflow, missing_value_hints, ray_train_adapter
-from sweeps.execution.folds import FoldSession, run_folds
+from sweeps.execution.folds import run_folds
+from sweeps.execution.loop_run import LoopRun
 from sweeps.execution.messages import Ended
 from sweeps.execution.metric_values import flatten, numeric
+from sweeps.execution.row_runs import run_on_rows
 from sweeps.execution.seeds import seeded
 from sweeps.execution.trial_session import CheckpointIgnored, MetricMissing, Stopped, TrialSession
 
@@ -36,7 +38,7 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
     try:
         loop = references.resolve(job.loop)
 
-        def train(running: TrialSession | FoldSession) -> None:
+        def train(running: TrialSession | LoopRun) -> None:
             _report_result(running, loop(copy.deepcopy(assignment.trial.params)) if takes_config(loop) else loop())
 
         with ray_train_adapter.in_place(session):
@@ -44,6 +46,8 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
             with loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)):
                 if job.folds:
                     run_folds(session, current, train)
+                elif assignment.row_steps:
+                    run_on_rows(session, current, train)
                 else:
                     with seeded(assignment.trial.seed, current.threads):
                         train(session)
@@ -71,7 +75,7 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
     return any(name in names for cls in type(error).__mro__ for name in (cls.__name__, f"{cls.__module__}.{cls.__qualname__}"))
 
 
-def _report_result(session: TrialSession | FoldSession, returned: Any) -> None:
+def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
     """Report the metrics that a loop yields or returns, as Ray Tune does.
 
     If the loop is a generator, each dict that it yields is a report. If it is a function, the dict that it returns is a report. Returned

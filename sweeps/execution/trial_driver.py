@@ -305,7 +305,7 @@ class TrialDriver:
             kept = tuple(name for name, _ in worker.cached)
             checkpoint, spent = running.progress.checkpoint, running.seconds
             about = (running.trial, attempt, ranks, running.folder, key, kept, self.labels, data, checkpoint, spent)
-            assignments.append(Assignment(*about, running.asks, at))
+            assignments.append(Assignment(*about, running.asks, at, running.row_steps))
         return assignments
 
     async def _run_rank(self, worker: Worker, assignment: Assignment, running: RunningTrial) -> Ended | WorkerLost:
@@ -422,8 +422,9 @@ def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
         whole: See `Data.whole`.
     """
     folds = tuple(data_of(fold, workers, whole) for fold in prepared.get("folds", ()))
-    stream = prepared.get("stream", False)
-    return Data(prepared["shards"][workers], prepared["check"], whole and not stream, folds, prepared["weight"], stream)
+    parts = {step: data_of(part, workers, whole) for step, part in prepared.get("parts", {}).items()}
+    stream, about = prepared.get("stream", False), (parts, prepared.get("rows", 0))
+    return Data(prepared["shards"][workers], prepared["check"], whole and not stream, folds, prepared["weight"], stream, *about)
 
 
 def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:

@@ -71,6 +71,8 @@ class DatasetCache:
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
         folds: The data of each fold of a cross-validation; () without a cross-validation.
+        parts: The data of each step at which the loop trains on a part of the train rows; {} unless the scheduler counts rows.
+        rows: Number of rows of `train` on all ranks together; 0 if the number is unknown.
         weight: The column of `train` with the weights of the rows; None if the rows have no weights.
         is_stream: Whether the datasets are lazy; see `Data.stream`.
     """
@@ -82,6 +84,8 @@ class DatasetCache:
         self.opened: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
         self.folds = tuple(map(DatasetCache, data.folds))
+        self.parts = {step: DatasetCache(part) for step, part in data.parts.items()}
+        self.rows = data.rows
         self.weight = data.weight
         self.is_stream = data.stream
 
@@ -183,12 +187,13 @@ class TrialSession:
         """Rank of this process."""
         return self.ranks.rank
 
-    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None, step: int | None = None) -> None:
         """Record a report of the loop. At a rung, wait for the driver's decision.
 
         Args:
             metrics: Dict of metrics, which may be nested.
             checkpoint: Checkpoint to copy into the trial's folder; None to report without a checkpoint.
+            step: Step of the report. None for the step after the latest report.
 
         Raises:
             Stopped: The trial ends at this step.
@@ -200,7 +205,7 @@ class TrialSession:
         self._refuse(metrics)
         self._resolve_resumption()
         self._last_report, self._silent_for = time.monotonic(), 0.0
-        self.step += 1
+        self.step = self.step + 1 if step is None else step
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
         numbers = self._checked(metrics, self.step)
@@ -219,11 +224,11 @@ class TrialSession:
             raise Stopped(self.finished)
 
     def admit(self, metrics: Any, step: int) -> dict[str, float]:
-        """Check a report of the loop in one fold of a cross-validation, and return its numbers. The report does not leave this process.
+        """Check a report of the loop in a `LoopRun`, and return its numbers. The report does not leave this process.
 
         Args:
             metrics: The argument that the loop passed to `report`.
-            step: Number of the report in the fold.
+            step: Number of the report in the run.
 
         Raises:
             Stopped, TypeError, ValueError, RuntimeError: See `report`.

@@ -1,8 +1,13 @@
-"""Estimate the number of steps of all trials under a scheduler: the smallest, a typical and the largest number. A step is one report."""
+"""Estimate the number of steps of all trials under a scheduler: the smallest, a typical and the largest number. A step is one report.
+
+If the scheduler counts rows, a step is a part of the train split, and a trial trains on all parts up to its step at each rung. The estimate
+is then the number of parts that all these runs train on.
+"""
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +16,7 @@ from statistics import median
 from sweeps.core.trial import Action
 from sweeps.search.schedulers.base import Scheduler, all_rungs
 from sweeps.search.schedulers.view import StudyView, TrialView
+from sweeps.space.section_models import ROWS
 
 # Largest number of trials to simulate. For later trials, `Scheduler.late_trial_steps` estimates the number of steps.
 SIMULATED = 256
@@ -27,6 +33,7 @@ class StepCount:
         rungs: Steps at which trials are compared; empty if the scheduler does not stop trials.
         max_t: Step at which a trial ends.
         every: True if trials are compared at every step from `rungs[0]` on. In this case, `rungs` has one element.
+        counts_rows: True if steps are parts of the train split. `least`, `typical` and `most` then count the parts of all runs.
     """
 
     least: int
@@ -35,6 +42,7 @@ class StepCount:
     rungs: tuple[int, ...]
     max_t: int
     every: bool = False
+    counts_rows: bool = False
 
 
 def count_steps(scheduler: Scheduler, trials: int, concurrency: int, seed: int = 0, repeats: int = 0) -> StepCount | None:
@@ -56,11 +64,49 @@ def count_steps(scheduler: Scheduler, trials: int, concurrency: int, seed: int =
     rungs, max_t, most = all_rungs(scheduler), scheduler.max_t, trials * scheduler.max_t * (1 + repeats)
     if not scheduler.stops or not rungs:
         return StepCount(most, most, most, (), max_t)
+    if scheduler.resource == ROWS:
+        least, between, most = _count_parts(scheduler, trials, concurrency, seed, repeats)
+        return StepCount(least, between, most, tuple(rungs), max_t, counts_rows=True)
     least = scheduler.min_steps(trials, seed) + repeats * scheduler.min_complete(trials, seed) * max_t
     between = min(max(typical_steps(scheduler, trials, concurrency, repeats), least), most)
     if isinstance(rungs, range) and rungs.step == 1:
         return StepCount(least, between, most, (rungs[0],), max_t, every=True)
     return StepCount(least, between, most, tuple(rungs), max_t)
+
+
+def _count_parts(scheduler: Scheduler, trials: int, concurrency: int, seed: int, repeats: int) -> tuple[int, int, int]:
+    """Return the least, a typical and the largest number of parts of the train split that all runs of all trials train on.
+
+    The arguments are those of `count_steps`. A repeat trains only on all rows.
+    """
+    max_t = scheduler.max_t
+    assert max_t is not None
+    ends = [(*scheduler.rungs(scheduler.bracket(seed, number)), max_t) for number in range(trials)]
+    first, whole = [own[0] for own in ends], [sum(own) for own in ends]
+    complete = scheduler.min_complete(trials, seed)
+    least = sum(first) + sum(sorted(w - f for w, f in zip(whole, first, strict=True))[:complete]) + complete * repeats * max_t
+    most = sum(whole) + trials * repeats * max_t
+    few = min(trials, SIMULATED)
+    totals = []
+    for simulated in range(max(5, min(41, 1000 // few) | 1)):
+        rng = random.Random(simulated)
+        lengths = simulate(scheduler, few, concurrency, [rng.random() for _ in range(few)].__getitem__, simulated)
+        parts = sum(parts_until(scheduler, number, length, simulated) for number, length in enumerate(lengths))
+        totals.append(parts + repeats * max_t * lengths.count(max_t))
+    return least, min(max(round(median(totals) * trials / few), least), most), most
+
+
+def parts_until(scheduler: Scheduler, trial: int, step: int, seed: int = 0) -> int:
+    """Return the number of parts of the train split that the runs of a trial train on until it ends at a step.
+
+    Args:
+        scheduler: A scheduler that counts rows, with a `max_t`.
+        trial: Number of the trial.
+        step: The last step of the trial.
+        seed: Seed of the sweep.
+    """
+    ends = (*scheduler.rungs(scheduler.bracket(seed, trial)), step)
+    return sum(itertools.takewhile(lambda end: end < step, ends), step)
 
 
 def typical_steps(scheduler: Scheduler, trials: int, concurrency: int, repeats: int = 0) -> int:
@@ -89,7 +135,9 @@ def typical_steps(scheduler: Scheduler, trials: int, concurrency: int, repeats: 
 
 
 def simulate(scheduler: Scheduler, trials: int, concurrency: int, quality: Callable[[int], float], seed: int = 0) -> list[int]:
-    """Simulate a sweep in which every step takes the same time, and return the number of steps of each trial.
+    """Simulate a sweep in which every step takes the same time, and return the last step of each trial.
+
+    If the scheduler counts rows, a run takes as long as the parts of the rows that it trains on.
 
     Args:
         scheduler: A scheduler with a `max_t`.
@@ -106,7 +154,7 @@ def simulate(scheduler: Scheduler, trials: int, concurrency: int, quality: Calla
 
     def run(number: int, now: int) -> None:
         """Let a trial train to its next rung, or to its end."""
-        before = ends[number][reached[number] - 1] if reached[number] else 0
+        before = ends[number][reached[number] - 1] if reached[number] and scheduler.resource != ROWS else 0
         heapq.heappush(events, (now + ends[number][reached[number]] - before, number))
         reached[number] += 1
 

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from sweeps.plan.steps import StepCount
 from sweeps.plan.summary import Plan
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
@@ -248,6 +249,8 @@ def _steps(plan: Plan) -> list[str]:
         return ["unlimited: there is no scheduler.max_t, so each trial runs until its loop ends"]
     if not steps.rungs:
         return [f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of its loop"]
+    if steps.counts_rows:
+        return _row_steps(plan, steps)
     compared = ", ".join(map(str, steps.rungs))
     where = f"every step from {compared} on" if steps.every else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
     scheduler = planned_scheduler(plan.space.scheduler)
@@ -256,6 +259,19 @@ def _steps(plan: Plan) -> list[str]:
     return [
         f"at least {steps.least:,}, at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random values",
         f"{name} decides at {where} and ends trials at step {steps.max_t}{begun}",
+    ]
+
+
+def _row_steps(plan: Plan, steps: StepCount) -> list[str]:
+    """Describe on how many rows the trials train, if the scheduler counts rows."""
+    least, typical, most = (f"{parts / steps.max_t:,.1f}" for parts in (steps.least, steps.typical, steps.most))
+    shares = [f"{rung}/{steps.max_t}" for rung in steps.rungs]
+    compared = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
+    whole = plan.trials + plan.repeats[1]
+    return [
+        f"{plan.space.scheduler.name} decides after runs on {compared} of the train rows; the trials that are left train on all rows",
+        f"the runs read at least {least} and at most {most} times the train rows; about {typical} in a simulation with random values, "
+        f"and {whole:,} without a scheduler",
     ]
 
 

@@ -20,7 +20,7 @@ from sweeps.search.exploit import exploit_donor
 from sweeps.search.optuna_asker import OptunaAsker
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.samplers.cell_sampler import CellSampler
-from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler, all_rungs
+from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler, all_rungs, row_steps
 from sweeps.search.schedulers.view import StudyView, TrialView
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.space import Space
@@ -149,6 +149,10 @@ class SearchLoop:
         self.store.record_pause(number, None)
         self.view.trials[number].paused_at = None
         return number
+
+    def row_steps(self, trial: Trial) -> tuple[int, ...]:
+        """Return the steps at which a trial trains; see `schedulers.base.row_steps`."""
+        return row_steps(self.scheduler, self.space.search.seed, trial)
 
     # Decide
 

@@ -1,10 +1,11 @@
-"""Find the parts of a space that cannot read their data as a stream. Pure functions, no I/O."""
+"""Find the parts of a space that rule out streamed data, or a scheduler that counts rows. Pure functions, no I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sweeps.space.section_models import DataSpec, TrainerSpec
+from sweeps.core.resources import ELASTIC
+from sweeps.space.section_models import ROWS, DataSpec, SchedulerSpec, TrainerSpec
 from sweeps.space.step_names import Step
 from sweeps.space.templates import Template, walk
 from sweeps.space.trainer_definition import TrainerDefinition
@@ -15,7 +16,11 @@ MEMORY = "write `ingest: memory`"
 
 
 def stream_obstacles(
-    data: DataSpec, sections: Mapping[str, Template], trainer: TrainerSpec, definition: TrainerDefinition
+    data: DataSpec,
+    sections: Mapping[str, Template],
+    trainer: TrainerSpec,
+    definition: TrainerDefinition,
+    scheduler: SchedulerSpec | None,
 ) -> Iterator[tuple[str, str]]:
     """Yield each key of the space file that rules out `data.ingest: stream`, with the reason and the next step.
 
@@ -24,7 +29,10 @@ def stream_obstacles(
         sections: Templates of the sections of the space; see `Space.sections`.
         trainer: The trainer.
         definition: The definition of the trainer.
+        scheduler: The scheduler; None if its section has a problem.
     """
+    if scheduler is not None and scheduler.counts_rows:
+        yield "scheduler.resource", f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to count reports"
     if trainer.name is not None and not definition.streams:
         yield "trainer", f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own loop (docs/how-to/streaming.md)"
     if len(data.labels) > 1:
@@ -47,3 +55,26 @@ def stream_obstacles(
     steps = {part.name for part in walk(sections.get("preprocessor")) if isinstance(part, Step)}
     for name in sorted(steps & UNFITTABLE.keys()):
         yield "space.preprocessor", f"{name} cannot be fitted on a stream; use {UNFITTABLE[name]}, or {MEMORY}"
+
+
+def row_obstacles(data: DataSpec | None, sections: Mapping[str, Template], scheduler: SchedulerSpec) -> Iterator[tuple[str, str]]:
+    """Yield each key of the space file that rules out a scheduler that counts rows, with the reason and the next step.
+
+    Args:
+        data: The section `data`; None if it has a problem.
+        sections: Templates of the sections of the space; see `Space.sections`.
+        scheduler: The scheduler, which counts rows.
+    """
+    key, steps = "scheduler.resource", "leave this key out to count reports"
+    if data is not None and not data.given:
+        yield key, f"{ROWS} needs the section `data`, but this loop reads its own data; {steps}"
+    elif data is not None and data.folds:
+        yield key, f"{ROWS} does not go with a cross-validation, whose steps are folds; {steps}, or give another split in data.valid"
+    if "rows" in sections.get("data", {}):
+        yield "data.rows", f"must not be tuned, because the scheduler chooses the rows (`resource: {ROWS}`); write one number"
+    if any(isinstance(part, Mapping) and ELASTIC in part for part in walk(sections.get("scaling"))):
+        text = f"must not be elastic, because each run on more rows starts from scratch (`resource: {ROWS}`); write one number, or a choice"
+        yield "space.scaling.num_workers", text
+    if scheduler.max_t == 1 or scheduler.max_t == scheduler.options.get("grace_period"):
+        text = f"must be greater than grace_period, because `resource: {ROWS}` trains on grace_period / max_t of the rows first"
+        yield "scheduler.max_t", f"{text}; got {scheduler.max_t}; write 9 to begin with a ninth"

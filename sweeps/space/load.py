@@ -18,7 +18,7 @@ from sweeps.space.command_checks import check_commands
 from sweeps.space.data_section import DataSection, whole
 from sweeps.space.dimension_parser import INVALID
 from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
-from sweeps.space.ingest import stream_obstacles
+from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import places
@@ -208,7 +208,8 @@ class _Loader:
         search, dims = self.search, self.parser.dimensions
         scheduler, limits, reason = search.scheduler, search.limits, ""
         self._check_folds(data, scheduler)
-        self._check_ingest(data, sections)
+        self._check_rows(data, sections, scheduler)
+        self._check_ingest(data, sections, scheduler)
         if scheduler and perturbs(scheduler) and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims):
             self.file.wrong(
                 "scheduler.name", f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has no sampled dimension"
@@ -248,11 +249,17 @@ class _Loader:
             text = f"must be at most {folds}, because each step of a trial is one of the {folds} folds of data.valid, got {scheduler.max_t}"
             self.file.wrong("scheduler.max_t", text)
 
-    def _check_ingest(self, data: DataSpec | None, sections: dict[str, Template]) -> None:
+    def _check_rows(self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None) -> None:
+        """Add a problem for each key that does not fit a scheduler that counts rows."""
+        if scheduler is not None and scheduler.counts_rows:
+            for key, text in row_obstacles(data, sections, scheduler):
+                self.file.wrong(key, text)
+
+    def _check_ingest(self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None) -> None:
         """Add a problem for each key that does not fit `data.ingest: stream`."""
         if data is None or self.trainer is None or data.ingest != "stream":
             return
-        for key, text in stream_obstacles(data, sections, self.trainer, self.trainers.definition):
+        for key, text in stream_obstacles(data, sections, self.trainer, self.trainers.definition, scheduler):
             self.file.wrong(key, f"{text}; this file has `data.ingest: stream`")
 
     def _choice(self, sections: dict[str, Template], max_trials: int) -> Choice:

@@ -69,6 +69,9 @@ ParseRules = Annotated[
         }
     ),
 ]
+# The two units that a scheduler can count. With `ROWS`, a step is a part of the train split.
+ROWS = "data.rows"
+Resource = Literal["step", "data.rows"]
 Task = Literal["binary", "multiclass", "regression"]
 AnyTask = Literal[Task, "multilabel", "multioutput"]  # The last two are the tasks of several label columns.
 LabelColumns = Annotated[
@@ -319,6 +322,11 @@ class SchedulerSpec:
         """The scheduler's option `max_t`: the step at which a trial ends. None if the scheduler has no such limit."""
         value = self.options.get("max_t")
         return value if isinstance(value, int) else None
+
+    @property
+    def counts_rows(self) -> bool:
+        """True if the steps of a trial are parts of the train split, so that the loop runs again at each rung."""
+        return self.options.get("resource") == ROWS
 
     @property
     def population(self) -> int | None:

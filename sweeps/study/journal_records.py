@@ -74,6 +74,7 @@ class ObjectivesAttribute(_Model):
     objectives: list[Annotated[tuple[Text, Literal["minimize", "maximize"]], Strict(False)]]
     constraints: list[Annotated[tuple[Text, Literal["<", "<=", ">", ">="], float], Strict(False)]]
     cross_validated: bool = False
+    on_more_rows: bool = False
 
 
 class RepeatsAttribute(_Model, extra="forbid"):

@@ -3,8 +3,8 @@
 The leading metric decides which step of a trial is the best step. The leading metric is the metric of the first objective that is not a
 cost. If all objectives are costs, the leading metric is the metric of the first constraint on a reported metric. If there is no leading
 metric, the last step is the best step. In a cross-validation the last step is the best step, too, because each report is the mean over
-the folds so far. The model of the best step is exported. The values of all other metrics are their values at the best
-step.
+the folds so far. The same is true if each step trains on more rows (`scheduler.resource: data.rows`). The model of the best step is
+exported. The values of all other metrics are their values at the best step.
 """
 
 from __future__ import annotations
@@ -50,28 +50,32 @@ class Objectives:
         objectives: The objectives, in the order of the space file.
         constraints: The constraints, in the order of the space file.
         cross_validated: True if each step of a trial is one fold of a cross-validation.
+        on_more_rows: True if each step of a trial trains on more rows than the step before.
     """
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
     cross_validated: bool = False
+    on_more_rows: bool = False
 
     @classmethod
     def from_space(cls, space: Space) -> Objectives:
         """Return the objectives and constraints of a search space."""
-        return cls(space.objectives, space.constraints, space.data.folds > 0)
+        return cls(space.objectives, space.constraints, space.data.folds > 0, space.scheduler.counts_rows)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Objectives:
         """Build the objectives from the JSON object that `to_json` returned."""
         objectives = tuple(Objective(*o) for o in content["objectives"])
-        return cls(objectives, tuple(Constraint(*c) for c in content["constraints"]), bool(content.get("cross_validated")))
+        flags = (bool(content.get("cross_validated")), bool(content.get("on_more_rows")))
+        return cls(objectives, tuple(Constraint(*c) for c in content["constraints"]), *flags)
 
     def to_json(self) -> dict[str, Any]:
         """Return the objectives and constraints as a JSON object for the study."""
         objectives = [[o.metric, o.goal] for o in self.objectives]
         known = {"objectives": objectives, "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints]}
-        return known | ({"cross_validated": True} if self.cross_validated else {})
+        flags = {"cross_validated": self.cross_validated, "on_more_rows": self.on_more_rows}
+        return known | {name: True for name, is_set in flags.items() if is_set}
 
     @property
     def reported_metrics(self) -> tuple[str, ...]:
@@ -98,12 +102,17 @@ class Objectives:
         return tuple(o.goal == "minimize" for o in self.objectives)
 
     @property
+    def last_step_counts(self) -> bool:
+        """True if the last step is the best step, whatever the values of the other steps are."""
+        return self.cross_validated or self.on_more_rows
+
+    @property
     def need_one_report(self) -> bool:
         """True if one report is enough to score a trial.
 
-        There is one objective, its metric is reported, and there are neither constraints nor folds.
+        There is one objective, its metric is reported, there are no constraints, and any step can be the best one.
         """
-        return not self.cross_validated and len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
+        return not self.last_step_counts and len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
 
     def score(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
         """Compute the objective values and the feasibility of a trial.
@@ -118,7 +127,7 @@ class Objectives:
         """
         if self.metric is None:
             step, value = steps or None, None
-        elif self.cross_validated:
+        elif self.last_step_counts:
             step, value = curve[-1] if curve and not math.isnan(curve[-1][1]) else (None, None)
         else:
             step, value = ranking.best_of(curve, self.minimize)

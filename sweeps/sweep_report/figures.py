@@ -85,6 +85,8 @@ class PlotData:
         front: Numbers of the trials on the Pareto front; () for a single objective.
         is_driven: True if a process is running the sweep.
         now: Current time in seconds since the epoch. Running trials end at this time in the timeline.
+        parts: If the scheduler counts rows, the number of parts of the train rows (`scheduler.max_t`). Each step is a number of parts. None
+            if steps are reports of the loop.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -94,6 +96,7 @@ class PlotData:
     front: tuple[int, ...] = ()
     is_driven: bool = False
     now: float = 0.0
+    parts: int | None = None
 
     @property
     def metric(self) -> str:
@@ -151,7 +154,8 @@ def plot_data(record: Record, space: Space, is_driven: bool = False, now: float 
 
     rungs = tuple(all_rungs(planned_scheduler(space.scheduler)))
     front = tuple(t.number for t in record.front)
-    return PlotData(space.dimensions, record.objectives.objectives, rungs, record.ran, front, is_driven, now)
+    parts = space.scheduler.max_t if space.scheduler.counts_rows else None
+    return PlotData(space.dimensions, record.objectives.objectives, rungs, record.ran, front, is_driven, now, parts)
 
 
 def read_plot_data(folder: Path) -> PlotData | None:

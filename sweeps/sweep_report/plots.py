@@ -72,18 +72,19 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
         return Figure("curves", "Curves", note="There are no curves, because no trial has reported the objective.")
     ranked = [t for t in having if t.result.state.name == "RUNNING" and data.is_driven] + [t for t in data.ranked if finite(t.curve)]
     ranked = [t for t in having if t.id in chosen] if chosen else list({t.number: t for t in [*ranked, *having]}.values())[:MAX_CURVES]
-    traces = []
+    traces, places = [], {step: 100 * step / data.parts if data.parts else step for t in ranked for step, _ in t.curve}
     for t in ranked:
         curve = thin(finite(t.curve), MAX_CURVE_POINTS)
         mode = "lines" if len(curve) > 30 else "lines+markers"
         trace: dict[str, Any] = {"type": "scatter", "mode": mode, "name": t.id, "marker": {"size": 4}, "line": {"width": 1.5}}
-        trace |= {"x": [step for step, _ in curve], "y": rounded(value for _, value in curve), "customdata": [t.id] * len(curve)}
-        traces.append({**trace, "hovertemplate": f"trial {t.id}, step %{{x}}: %{{y}}<extra></extra>"})
-    note = "The objective by step. A click on the legend hides a trial."
+        trace |= {"x": [places[step] for step, _ in curve], "y": rounded(value for _, value in curve), "customdata": [t.id] * len(curve)}
+        at = "%{x:.3g}% of the train rows" if data.parts else "step %{x}"
+        traces.append({**trace, "hovertemplate": f"trial {t.id}, {at}: %{{y}}<extra></extra>"})
+    note = f"The objective by {'share of the train rows' if data.parts else 'step'}. A click on the legend hides a trial."
     if not chosen and len(ranked) < len(having):
         note += f" The figure shows {len(ranked)} of {len(having):,} trials: the running and the best ones."
-    layout = axes("step", data.metric) | {"showlegend": len(traces) > 1 or not chosen}
-    layout["xaxis"] |= whole_axis(step for t in ranked for step, _ in t.curve)
+    layout = axes("% of the train rows" if data.parts else "step", data.metric) | {"showlegend": len(traces) > 1 or not chosen}
+    layout["xaxis"] |= whole_axis(places.values())
     return Figure("curves", "Curves", {"data": traces, "layout": layout}, note)
 
 

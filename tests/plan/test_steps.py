@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Action
-from sweeps.plan.steps import SIMULATED, count_steps, simulate
+from sweeps.plan.steps import SIMULATED, count_steps, parts_until, simulate
 from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.schedulers.pasha import Pasha
+from sweeps.space.section_models import ROWS
 from tests.search.test_schedulers import decided
 
 ashas = st.builds(lambda grace, more, factor: Asha(grace + more, grace, factor), st.integers(1, 6), st.integers(0, 60), st.integers(2, 5))
@@ -152,3 +153,22 @@ def test_complete_trials_are_repeated_to_the_end(scheduler, qualities, repeats):
         estimate.least <= sum(taken) + repeats * ended * scheduler.max_t <= estimate.most
         and estimate.least <= estimate.typical <= estimate.most
     )
+
+
+@given(st.integers(1, 4), st.integers(1, 60), st.integers(2, 5), st.lists(st.integers(0, 9), min_size=1, max_size=24), st.integers(1, 9))
+def test_parts_of_the_rows_are_within_the_bounds(grace, more, factor, qualities, concurrency):
+    for scheduler in (Asha(grace + more, grace, factor, resource=ROWS), Hyperband(grace + more, grace, factor, 3, resource=ROWS)):
+        trials = len(qualities)
+        estimate = count_steps(scheduler, trials, concurrency)
+        lengths = simulate(scheduler, trials, concurrency, qualities.__getitem__)
+        spent = sum(parts_until(scheduler, number, length) for number, length in enumerate(lengths))
+        assert estimate.counts_rows and estimate.least <= spent <= estimate.most
+        assert estimate.least <= estimate.typical <= estimate.most
+
+
+def test_a_run_on_more_rows_starts_from_scratch():
+    asha = Asha(9, resource=ROWS)
+    assert [parts_until(asha, 0, step) for step in (1, 3, 9)] == [1, 4, 13]
+    estimate = count_steps(asha, 4, 1)
+    assert (estimate.least, estimate.most) == (13 + 3, 4 * 13)
+    assert count_steps(asha, 4, 1, repeats=2).most == 4 * (13 + 2 * 9), "a repeat trains only on all rows"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 from sweeps.core.trial import Action
 from sweeps.search.schedulers import Scheduler, StudyView, TrialView
 from sweeps.search.schedulers.asha import Asha
-from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.schedulers.base import all_row_steps, all_rungs, row_steps
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
+from sweeps.space.section_models import ROWS
+from tests.execution.driving import trial
 
 values = st.lists(st.floats(-1e6, 1e6), max_size=40)
 
@@ -157,3 +160,17 @@ def test_means_are_the_same_whenever_they_are_asked_for(own, data):
 def test_under_the_median_rule_trials_are_compared_at_every_report_from_the_grace_period_on():
     assert 3 not in Median(50, 4).rungs() and 4 in Median(50, 4).rungs() and 50 not in Median(50, 4).rungs()
     assert 10**9 in Median(None, 4).rungs()
+
+
+@given(st.integers(1, 5), st.integers(2, 90), st.integers(2, 5), st.integers(0, 50), st.integers(0, 9))
+def test_a_scheduler_that_counts_rows_trains_at_its_rungs_and_on_all_rows(grace, more, factor, number, seed):
+    for scheduler in (Asha(grace + more, grace, factor, resource=ROWS), Hyperband(grace + more, grace, factor, 3, resource=ROWS)):
+        steps = row_steps(scheduler, seed, trial(number, {}, 1, "none"))
+        assert steps == (*scheduler.rungs(scheduler.bracket(seed, number)), grace + more)
+        assert set(steps) <= set(all_row_steps(scheduler)) and list(steps) == sorted(set(steps))
+        repeat = dataclasses.replace(trial(number, {}, 1, "none"), repeat_of=0)
+        assert row_steps(scheduler, seed, repeat) == (grace + more,), "a repeat is never stopped"
+
+
+def test_other_schedulers_do_not_train_again():
+    assert row_steps(Asha(9), 0, trial(0, {}, 1, "none")) == all_row_steps(NoScheduler(9)) == ()

@@ -41,3 +41,39 @@ def test_splits_that_a_stream_can_have(write, valid):
 def test_other_words_are_refused(lines):
     (found,) = lines(top(data="{train: d.csv, label: y, valid: 0.2, ingest: disk}"))
     assert "data.ingest: must be auto, memory or stream, got disk" in found
+
+
+ON_ROWS = "{name: asha, resource: data.rows, max_t: 9}"
+UNFIT = [
+    ("{train: d.csv, label: y, valid: {folds: 9}}", ON_ROWS, "scheduler.resource: data.rows does not go with a cross-validation"),
+    ("{train: d.csv, label: y, valid: 0.2, rows: {uniform: [0.1, 1]}}", ON_ROWS, "data.rows: must not be tuned, because the scheduler"),
+    ("{train: d.csv, label: y, valid: 0.2}", "{name: asha, resource: data.rows, max_t: 1}", "must be greater than grace_period, because"),
+    ("{train: d.csv, label: y, valid: 0.2}", "{name: asha, resource: rows, max_t: 9}", "must be step or data.rows, got rows; did you mean"),
+    (
+        "{train: d.csv, label: y, valid: 0.2}",
+        "{name: median, resource: data.rows, max_t: 9}",
+        "scheduler.resource: is a key of asha and hyperband, not of median",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "scheduler", "message"), UNFIT)
+def test_a_key_that_does_not_fit_a_scheduler_that_counts_rows_is_refused(lines, data, scheduler, message):
+    (found,) = lines(top(data=data, scheduler=scheduler))
+    assert message in found
+
+
+def test_streams_elastic_gangs_and_loops_without_data_do_not_count_rows(lines):
+    (found,) = lines(top(trainer=OWN, data="{train: d.csv, valid: 0.2, ingest: stream}", scheduler=ON_ROWS))
+    assert "scheduler.resource: a stream cannot be cut into nested parts; write `ingest: memory`" in found
+    space = "{scaling: {num_workers: {elastic: [1, 2]}}, params: {eta: {grid: [1]}}}"
+    (found,) = lines(top(data="{train: d.csv, label: y, valid: 0.2}", scheduler=ON_ROWS, space=space))
+    assert "space.scaling.num_workers: must not be elastic, because each run on more rows starts from scratch" in found
+    (found,) = lines(top(trainer=OWN, data=None, scheduler=ON_ROWS))
+    assert "scheduler.resource: data.rows needs the section `data`, but this loop reads its own data" in found
+
+
+@pytest.mark.parametrize("name", ["asha", "hyperband"])
+def test_a_scheduler_can_count_rows(write, name):
+    space = load(write(top(data="{train: d.csv, label: y, valid: 0.2, rows: 0.5}", scheduler=ON_ROWS.replace("asha", name))))
+    assert space.scheduler.counts_rows and space.scheduler.max_t == 9

@@ -68,3 +68,9 @@ def test_a_judge_is_read_back():
     judge = Objectives((LOSS, SECONDS), (Constraint("auc", ">=", 0.5),))
     assert Objectives.from_json(judge.to_json()) == judge
     assert set(costs(1.0, 1, {})) == set(COSTS)
+
+
+def test_a_trial_on_more_rows_is_worth_what_it_is_worth_on_most_rows():
+    judge = Objectives((LOSS,), on_more_rows=True)
+    assert judge.score(P, 3, CURVE, {}, COST).values == (0.4,) and not judge.need_one_report
+    assert Objectives.from_json(judge.to_json()) == judge

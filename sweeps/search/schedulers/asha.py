@@ -16,7 +16,7 @@ from pydantic import Field
 from sweeps.search.schedulers.base import CONTINUE, PAUSE, STOP, Decision, Scheduler, all_rungs
 from sweeps.search.schedulers.promotion import Rung, is_closing, next_promoted
 from sweeps.search.schedulers.view import StudyView
-from sweeps.space.section_models import AtLeast1, AtLeast2
+from sweeps.space.section_models import AtLeast1, AtLeast2, Resource
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,14 @@ class SuccessiveHalving(Scheduler):
             description="with 3, each rung is at 3 times the step of the previous one, and the best third of the trials passes it",
         ),
     ] = 3
+    resource: Annotated[
+        Resource,
+        Field(
+            examples=["data.rows"],
+            description="what `max_t` and `grace_period` count: `step` counts reports of the loop, `data.rows` counts parts of the train "
+            "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, each time on more rows",
+        ),
+    ] = field(default="step", kw_only=True)
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         """Return the rungs below `max_t`. The first is `grace_period`; each later one is `reduction_factor` times the previous rung."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sweeps.core.trial import Action
+from sweeps.core.trial import Action, Trial
 from sweeps.search.schedulers.view import StudyView
+from sweeps.space.section_models import ROWS
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension
@@ -40,7 +41,9 @@ class Scheduler(ABC):
     A scheduler must keep no state between calls: each decision depends only on the study. A resumed sweep then makes the same decisions.
 
     Attributes:
-        resource: Unit of the rungs and of `max_t`, such as "step". Trials are compared at equal amounts of this resource.
+        resource: Unit of the rungs and of `max_t`. Trials are compared at equal amounts of this resource. "step" is a report of the loop.
+            "data.rows" is a part of the train split, of which `max_t` is the whole: the loop runs at each rung and at `max_t`, each time on
+            more rows.
         stops: True if `decide` may return STOP.
         pauses: True if `decide` may return PAUSE.
         perturbs: True if `decide` may return EXPLOIT. In this case, all trials start at the beginning of the sweep. If they do not fit on
@@ -50,7 +53,7 @@ class Scheduler(ABC):
             have this field or attribute.
     """
 
-    resource: ClassVar[str] = "step"
+    resource: str = "step"
     stops: ClassVar[bool] = False
     pauses: ClassVar[bool] = False
     perturbs: ClassVar[bool] = False
@@ -160,6 +163,27 @@ class Scheduler(ABC):
             The number of steps. None if the scheduler has no estimate; `sweeps plan` then uses the average of the trials that it simulates.
         """
         return None
+
+
+def row_steps(scheduler: Scheduler, seed: int, trial: Trial) -> tuple[int, ...]:
+    """Return the steps at which a trial trains, if the scheduler counts rows: its rungs and `max_t`. Otherwise return ().
+
+    A trial that repeats another one trains only on all rows, because it is never stopped.
+
+    Args:
+        scheduler: The scheduler.
+        seed: Seed of the sweep.
+        trial: The trial.
+    """
+    if scheduler.resource != ROWS or scheduler.max_t is None:
+        return ()
+    rungs = () if trial.repeat_of is not None else scheduler.rungs(scheduler.bracket(seed, trial.number))
+    return (*rungs, scheduler.max_t)
+
+
+def all_row_steps(scheduler: Scheduler) -> tuple[int, ...]:
+    """Return the steps at which some trial trains, if the scheduler counts rows; see `row_steps`."""
+    return (*all_rungs(scheduler), scheduler.max_t) if scheduler.resource == ROWS and scheduler.max_t is not None else ()
 
 
 def all_rungs(scheduler: Scheduler) -> Sequence[int]:

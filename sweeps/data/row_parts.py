@@ -1,0 +1,75 @@
+"""Order the train rows for a scheduler that counts rows, and compute the sizes of the parts. Pure functions, no I/O.
+
+At step n of `max_t`, a trial trains on n / `max_t` of the rows: the first ones in this order. The rows of a step are therefore rows of all
+later steps, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sweeps.core.errors import InputError, Problem
+
+# Distinguishes the random numbers of this order from those of the splits, which use the same seed.
+ORDER = 3
+
+
+def nested_order(n: int, strata: np.ndarray | None, seed: int) -> np.ndarray:
+    """Return the rows in a random order of which every beginning is a sample of all rows.
+
+    If there are classes, the order begins with one row of each class. In every longer beginning, each class has its share of the rows, up
+    to a difference of about one row for each class.
+
+    Args:
+        n: Number of rows.
+        strata: Class of each row, shape (n,). None if there are no classes.
+        seed: Seed of the sweep.
+
+    Returns:
+        The indices 0 to n - 1 in the new order, shape (n,).
+    """
+    order = np.random.default_rng([abs(int(seed)), ORDER]).permutation(n)
+    if strata is None:
+        return order
+    _, codes = np.unique(np.asarray(strata)[order], return_inverse=True)
+    counts = np.bincount(codes)
+    by_class = np.argsort(codes, kind="stable")
+    number = np.empty(n, dtype=np.int64)  # The number of each row among the rows of its class, in the order.
+    number[by_class] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = np.where(number == 0, 0.0, (number + 0.5) / counts[codes])
+    return order[np.argsort(place, kind="stable")]
+
+
+def rows_at(step: int, max_t: int, n: int) -> int:
+    """Return the number of train rows at a step: step / max_t of the rows, rounded up.
+
+    Args:
+        step: The step, at least 1 and at most `max_t`.
+        max_t: The step with all rows.
+        n: Number of rows of the train split.
+    """
+    return -(-n * step // max_t)
+
+
+def check_parts(steps: tuple[int, ...], n: int, classes: int, workers: int) -> None:
+    """Check that the first part of the train rows is large enough.
+
+    Args:
+        steps: The steps of all parts in ascending order; the last one has all rows.
+        n: Number of rows of the train split.
+        classes: Number of classes; 0 if there are none.
+        workers: Largest number of workers of a trial.
+
+    Raises:
+        InputError: The first part has fewer rows than classes or workers.
+    """
+    first, max_t = steps[0], steps[-1]
+    rows, needed = rows_at(first, max_t, n), max(2, classes, workers)
+    if rows >= needed:
+        return
+    why = f"one for each of {classes} classes" if needed == classes else f"one for each of {workers} workers" if needed == workers else ""
+    text = (
+        f"step {first} of {max_t} has only {rows} of the {n} train rows, but needs at least {needed}{f', {why}' if why else ''}; "
+        "raise scheduler.grace_period, or lower scheduler.max_t"
+    )
+    raise InputError(Problem("scheduler.grace_period", text))

@@ -1,0 +1,69 @@
+"""One run of the training loop in a trial that runs its loop several times.
+
+A trial runs its loop once for each fold of a cross-validation, and once for each part of the train rows if the scheduler counts rows. The
+loop's own reports stay in this process. After each run, the trial sends one report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray.train
+
+from sweeps.execution.trial_session import DatasetCache, TrialSession
+from sweeps.study import ranking
+
+
+class LoopRun:
+    """One run of the loop on one rank. The functions of `ray.train` in the loop call this object.
+
+    Args:
+        session: The session of the trial.
+        data: The data of this run.
+
+    Attributes:
+        name, folder, ranks, job: See `TrialSession`.
+        assignment: The attempt, without a checkpoint, because the loop starts from scratch in each run.
+        metrics: Metrics of each report of the loop in this run, in order.
+    """
+
+    def __init__(self, session: TrialSession, data: DatasetCache):
+        self.name, self.folder, self.ranks, self.job = session.name, session.folder, session.ranks, session.job
+        self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
+        self.metrics: list[dict[str, float]] = []
+        self._session, self._data = session, data
+
+    @property
+    def reports(self) -> int:
+        """Number of reports of the loop in this run."""
+        return len(self.metrics)
+
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
+        """Record a report of the loop. The checkpoint is ignored."""
+        self.metrics.append(self._session.admit(metrics, self.reports + 1))
+
+    def checkpoint(self) -> ray.train.Checkpoint | None:
+        """Return None, because the loop starts from scratch."""
+        return None
+
+    def shard(self, name: str) -> Any:
+        """Return this rank's part of a dataset of this run; see `TrialSession.shard`."""
+        return self._data.shard(name, self.ranks)
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Wait until every rank has given a value; return all values, ordered by rank."""
+        return self._session.exchange(value)
+
+
+def best_step(reports: Sequence[Mapping[str, float]], metric: str | None, minimize: bool) -> int:
+    """Return the number of the best report of a run; the first report has the number 1.
+
+    Args:
+        reports: Metrics of each report; at least one.
+        metric: The metric that decides which report is the best. None selects the last one. So does a metric without any value.
+        minimize: True if smaller values of this metric are better.
+    """
+    curve = [(step, numbers[metric]) for step, numbers in enumerate(reports, 1) if metric in numbers] if metric else []
+    return ranking.best_of(curve, minimize)[0] or len(reports)

@@ -1,0 +1,116 @@
+"""Run the training loop again on more and more train rows, for a scheduler that counts rows (`scheduler.resource: data.rows`).
+
+The steps of such a trial are parts of the train split: at step n, the loop trains on n / `max_t` of the rows. A run has the rows of all
+earlier runs and more, and the valid split stays whole. The loop's own reports stay in this process. After each run, the trial reports the
+metrics of the run's model, together with its checkpoint. The scheduler then decides whether the loop runs on more rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ray.train
+
+from sweeps.core import trial
+from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
+from sweeps.execution import ray_train_adapter
+from sweeps.execution.loop_run import LoopRun, best_step
+from sweeps.execution.seeds import seeded
+from sweeps.execution.trial_session import DatasetCache, TrialSession
+
+
+class RowRun(LoopRun):
+    """One run of the loop on a part of the train rows, on one rank.
+
+    Args:
+        session: The session of the trial.
+        data: The data of this run.
+        scratch: An empty folder for the loop's latest checkpoint.
+    """
+
+    def __init__(self, session: TrialSession, data: DatasetCache, scratch: Path):
+        super().__init__(session, data)
+        self._latest = scratch / "checkpoint"
+        self._model_step: int | None = None  # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
+
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
+        """Record a report of the loop, and keep a copy of the checkpoint in place of the previous checkpoint of this run."""
+        super().report(metrics, checkpoint)
+        if checkpoint is None:
+            return
+        shutil.rmtree(self._latest, ignore_errors=True)
+        with checkpoint.as_directory() as folder:
+            shutil.copytree(folder, self._latest)
+        note = self._latest / CHECKPOINT_NOTE
+        self._model_step = json.loads(note.read_text())["best_step"] if note.is_file() else self.reports
+
+    def result(self) -> dict[str, float]:
+        """Return the metrics of the run's model: those at the step whose model is in the latest checkpoint.
+
+        Without a checkpoint, these are the metrics at the loop's best step.
+        """
+        step = self._model_step or best_step(self.metrics, self.job.metric, self.job.goal == "minimize")
+        rows = self._data.rows // self.ranks.world_size * self.ranks.world_size
+        return {**self.metrics[step - 1], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
+
+    def latest_checkpoint(self, step: int) -> ray.train.Checkpoint | None:
+        """Return the loop's latest checkpoint; None if there is none. Its note names the trial's step instead of the loop's step.
+
+        Args:
+            step: The trial's step.
+        """
+        if self._model_step is None:
+            return None
+        (self._latest / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": step, "loop_step": self._model_step}))
+        return ray.train.Checkpoint.from_directory(str(self._latest))
+
+
+def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun], None]) -> None:
+    """Train and report on each part of the train rows that is larger than the part of the trial's checkpoint.
+
+    Args:
+        session: The session of the trial, which gets one report for each part.
+        current: Description of the trial. The loop gets a copy for each part.
+        train: Function that runs the loop. The functions of `ray.train` then call the session of the run.
+
+    Raises:
+        Stopped: The trial ends at this step.
+        ValueError: The loop reported nothing in a run.
+    """
+    assignment, steps = session.assignment, session.assignment.row_steps
+    done = assignment.checkpoint.step if assignment.checkpoint is not None else 0
+    for step in (step for step in steps if step > done):
+        data = session.cache if step == steps[-1] else session.cache.parts[step]
+        with _run(session, data) as run:
+            # The scheduler's steps are parts of the rows, so they do not limit the steps of the loop.
+            own = dataclasses.replace(
+                current,
+                max_t=None,
+                milestones=range(0),
+                check=data.check,
+                checkpoint_interval=math.inf,
+                final={},
+                train_share=step / steps[-1],
+                _kept=data.kept,
+            )
+            trial.set_current(own)
+            with ray_train_adapter.in_place(run), seeded(assignment.trial.seed, current.threads):
+                train(run)
+            if not run.metrics:
+                raise ValueError(f"the loop reported nothing on {step} of {steps[-1]} parts of the train rows")
+            current.final = own.final
+            session.report(run.result(), run.latest_checkpoint(step), step)
+
+
+@contextlib.contextmanager
+def _run(session: TrialSession, data: DatasetCache) -> Iterator[RowRun]:
+    with tempfile.TemporaryDirectory(prefix="sweeps-rows-") as scratch:
+        yield RowRun(session, data, Path(scratch))

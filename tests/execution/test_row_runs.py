@@ -1,0 +1,115 @@
+"""What a trial reports after each run of its loop on more train rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray.train
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.core import trial as trials
+from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Checkpoint, Current
+from sweeps.execution.loop_run import best_step
+from sweeps.execution.messages import Assignment, Labels, Ranks
+from sweeps.execution.row_runs import RowRun, run_on_rows
+from tests.execution.driving import job, trial
+
+
+class Session:
+    """Session of a trial that trains at the steps 1, 3 and 9, and that keeps what the trial reports."""
+
+    def __init__(self, checkpoint: Checkpoint | None = None, rows: int = 90, workers: int = 1):
+        self.job, self.ranks, self.name, self.folder = job("a:b", "none"), Ranks(world_size=workers), "test-0000", "."
+        about = (trial(0, {}, workers, "none"), 1, self.ranks, ".", "key", ("key",), Labels(), None, checkpoint)
+        self.assignment = Assignment(*about, row_steps=(1, 3, 9))
+        parts = {step: SimpleNamespace(rows=rows * step // 9, check=None, kept={}, parts={}) for step in (1, 3, 9)}
+        self.cache = parts.pop(9)
+        self.cache.parts = parts
+        self.sent: list[tuple[int, dict[str, float], dict[str, Any] | None]] = []
+
+    def admit(self, metrics: dict[str, float], step: int) -> dict[str, float]:
+        return dict(metrics)
+
+    def report(self, metrics: dict[str, float], checkpoint: ray.train.Checkpoint | None, step: int) -> None:
+        note = None if checkpoint is None else json.loads(Path(checkpoint.path, CHECKPOINT_NOTE).read_text())
+        self.sent.append((step, metrics, note))
+
+
+def current() -> Current:
+    return Current("0000", 0, None, None, None, "loss", "minimize", 9, 1, None)
+
+
+def saved(folder: Path, note: int | None = None) -> ray.train.Checkpoint:
+    folder.mkdir(exist_ok=True)
+    if note is not None:
+        (folder / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": note}))
+    return ray.train.Checkpoint.from_directory(str(folder))
+
+
+@given(st.lists(st.floats(-9, 9), min_size=1, max_size=6), st.booleans())
+def test_the_best_step_is_the_first_with_the_best_value(values, minimize):
+    found = best_step([{"loss": value} for value in values], "loss", minimize)
+    assert values[found - 1] == (min if minimize else max)(values)
+    assert best_step([{"loss": value} for value in values], None, minimize) == len(values)
+
+
+def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
+    session, seen = Session(), []
+
+    def train(run: RowRun) -> None:
+        now = trials.current()
+        seen.append((now.train_share, now.max_t, run.checkpoint()))
+        for value in (3.0, 1.0, 2.0):
+            run.report({"loss": value * now.train_share}, None)
+
+    run_on_rows(session, current(), train)
+    assert seen == [(1 / 9, None, None), (3 / 9, None, None), (1.0, None, None)]
+    assert session.sent == [(step, {"loss": 1.0 * step / 9, BEST_LOOP_STEP: 2.0, TRAIN_ROWS: 10.0 * step}, None) for step in (1, 3, 9)]
+
+
+def test_a_trial_continues_after_the_part_of_its_checkpoint():
+    session = Session(Checkpoint("somewhere", 3, 3))
+    run_on_rows(session, current(), lambda run: run.report({"loss": 1.0}, None))
+    assert [step for step, *_ in session.sent] == [9]
+
+
+def test_the_latest_checkpoint_decides_which_metrics_are_reported(tmp_path):
+    session = Session()
+
+    def train(run: RowRun) -> None:
+        run.report({"loss": 1.0}, saved(tmp_path / "a"))
+        run.report({"loss": 2.0}, saved(tmp_path / "b"))
+        run.report({"loss": 3.0}, None)
+
+    run_on_rows(session, current(), train)
+    assert [(metrics["loss"], note) for _, metrics, note in session.sent] == [
+        (2.0, {"best_step": step, "loop_step": 2}) for step in (1, 3, 9)
+    ]
+
+
+def test_the_note_of_a_checkpoint_names_the_loops_step_with_its_model(tmp_path):
+    session = Session()
+
+    def train(run: RowRun) -> None:
+        run.report({"loss": 1.0}, None)
+        run.report({"loss": 2.0}, saved(tmp_path / "a", note=1))
+
+    run_on_rows(session, current(), train)
+    assert session.sent[-1][1] == {"loss": 1.0, BEST_LOOP_STEP: 1.0, TRAIN_ROWS: 90.0}
+    assert session.sent[-1][2] == {"best_step": 9, "loop_step": 1}
+
+
+def test_a_gang_counts_the_rows_of_all_ranks():
+    session = Session(rows=93, workers=2)
+    run_on_rows(session, current(), lambda run: run.report({"loss": 1.0}, None))
+    assert [metrics[TRAIN_ROWS] for _, metrics, _ in session.sent] == [10.0, 30.0, 92.0]
+
+
+def test_a_run_without_a_report_is_an_error():
+    with pytest.raises(ValueError, match="reported nothing on 1 of 9 parts of the train rows"):
+        run_on_rows(Session(), current(), lambda run: None)
