@@ -116,7 +116,7 @@ def test_each_rank_has_its_part_of_the_rows_of_a_step(clean_ray, tmp_path):
     ("trainer", "metric", "params"),
     [
         pytest.param("xgboost", "valid-mlogloss", "{num_boost_round: 5, eta: {loguniform: [0.01, 1]}}", marks=pytest.mark.extended),
-        ('{estimator: "sklearn.tree:DecisionTreeClassifier"}', "valid-log_loss", "{max_depth: {randint: [1, 9]}}"),
+        ('{estimator: "sklearn.tree:DecisionTreeClassifier"}', "valid-mlogloss", "{max_depth: {randint: [1, 9]}}"),
     ],
 )
 def test_built_in_trainers_train_again(clean_ray, tmp_path, trainer, metric, params):

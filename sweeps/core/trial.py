@@ -259,7 +259,10 @@ class Current:
         weight: Name of the column with the weights of the rows in the shard of train; None if the rows have no weights. The column is not a
             feature. The shard of valid and `check` do not have it.
         train_share: Share of the train rows that the shard of train has, above 0 and at most 1. It is 1 unless the scheduler counts rows
-            (`scheduler.resource: data.rows`). The loop then runs again on more rows, and each run starts from scratch.
+            (`scheduler.resource: data.rows`). The loop then runs again on more rows.
+        previous_run: Folder with this rank's files of the checkpoint that the loop's run on fewer rows reported last; None if there is no
+            such run or checkpoint. A loop that can continue from a model of fewer rows starts from this checkpoint. Other loops start from
+            scratch. The folder exists until the loop returns.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
 
@@ -283,6 +286,7 @@ class Current:
     final: dict[str, float] = field(default_factory=dict)
     weight: str | None = None
     train_share: float = 1.0
+    previous_run: Path | None = None
     _folder: Path | None = field(default=None, repr=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)

@@ -2,18 +2,18 @@
 
 The steps of such a trial are parts of the train split: at step n, the loop trains on n / `max_t` of the rows. A run has the rows of all
 earlier runs and more, and the valid split stays whole. The loop's own reports stay in this process. After each run, the trial reports the
-metrics of the run's model, together with its checkpoint. The scheduler then decides whether the loop runs on more rows.
+metrics of the run's model, together with its checkpoint. The scheduler then decides whether the loop runs on more rows. A loop that can
+continue from a model of fewer rows finds its previous checkpoint in `Current.previous_run`. Other loops start from scratch.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class RowRun(LoopRun):
     Args:
         session: The session of the trial.
         data: The data of this run.
-        scratch: An empty folder for the loop's latest checkpoint.
+        scratch: Folder for the loop's latest checkpoint, which need not exist.
     """
 
     def __init__(self, session: TrialSession, data: DatasetCache, scratch: Path):
@@ -61,6 +61,11 @@ class RowRun(LoopRun):
         rows = self._data.rows // self.ranks.world_size * self.ranks.world_size
         return {**self.metrics[step - 1], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
 
+    @property
+    def folder_of_checkpoint(self) -> Path | None:
+        """Folder of this rank's copy of the loop's latest checkpoint; None if there is none."""
+        return None if self._model_step is None else self._latest
+
     def latest_checkpoint(self, step: int) -> ray.train.Checkpoint | None:
         """Return the loop's latest checkpoint; None if there is none. Its note names the trial's step instead of the loop's step.
 
@@ -87,20 +92,13 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
     """
     assignment, steps = session.assignment, session.assignment.row_steps
     done = assignment.checkpoint.step if assignment.checkpoint is not None else 0
-    for step in (step for step in steps if step > done):
-        data = session.cache if step == steps[-1] else session.cache.parts[step]
-        with _run(session, data) as run:
-            # The scheduler's steps are parts of the rows, so they do not limit the steps of the loop.
-            own = dataclasses.replace(
-                current,
-                max_t=None,
-                milestones=range(0),
-                check=data.check,
-                checkpoint_interval=math.inf,
-                final={},
-                train_share=step / steps[-1],
-                _kept=data.kept,
-            )
+    found = session.checkpoint() if done else None
+    previous = None if found is None else Path(found.path)
+    with tempfile.TemporaryDirectory(prefix="sweeps-rows-") as scratch:
+        for step in (step for step in steps if step > done):
+            data = session.cache if step == steps[-1] else session.cache.parts[step]
+            run = RowRun(session, data, Path(scratch, str(step)))
+            own = _on_part(current, data, step / steps[-1], previous)
             trial.set_current(own)
             with ray_train_adapter.in_place(run), seeded(assignment.trial.seed, current.threads):
                 train(run)
@@ -108,9 +106,24 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
                 raise ValueError(f"the loop reported nothing on {step} of {steps[-1]} parts of the train rows")
             current.final = own.final
             session.report(run.result(), run.latest_checkpoint(step), step)
+            if previous is not None and previous.is_relative_to(scratch):
+                shutil.rmtree(previous)
+            previous = run.folder_of_checkpoint
 
 
-@contextlib.contextmanager
-def _run(session: TrialSession, data: DatasetCache) -> Iterator[RowRun]:
-    with tempfile.TemporaryDirectory(prefix="sweeps-rows-") as scratch:
-        yield RowRun(session, data, Path(scratch))
+def _on_part(current: Current, data: DatasetCache, share: float, previous: Path | None) -> Current:
+    """Return the description of a trial for a run on a part of the train rows.
+
+    The scheduler's steps are parts of the rows, so they do not limit the steps of the loop.
+    """
+    return dataclasses.replace(
+        current,
+        max_t=None,
+        milestones=range(0),
+        check=data.check,
+        checkpoint_interval=math.inf,
+        final={},
+        train_share=share,
+        previous_run=previous,
+        _kept=data.kept,
+    )

@@ -11,11 +11,14 @@ from sweeps.core import references, registry
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.search.samplers.base import Algorithm, Model, ReseededSampler, SamplerContext
-from sweeps.search.schedulers.base import Scheduler
+from sweeps.search.schedulers.base import Scheduler, all_rungs
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of
-from sweeps.space.section_models import SchedulerSpec, Search
+from sweeps.space.section_models import ROWS, SchedulerSpec, Search
+
+# The largest number of rungs of a scheduler that counts rows. The data actor holds the rows of each rung.
+MOST_ROW_RUNGS = 20
 
 
 def scheduler_of(spec: SchedulerSpec) -> Scheduler:
@@ -104,6 +107,7 @@ def check_plugins(space: Space) -> list[Problem]:
     try:
         scheduler = scheduler_of(space.scheduler)
         problems += [Problem(f"scheduler.{key}", text) for key, text in scheduler.option_problems()]
+        problems += row_problems(space.scheduler, scheduler)
         if scheduler.perturbs and not space.checkpoints.all_stay:
             text = f"cannot be limited under {space.scheduler.name}, because its trials continue from the checkpoints of other trials"
             problems.append(Problem("checkpoints", text))
@@ -117,6 +121,27 @@ def check_plugins(space: Space) -> list[Problem]:
         except InputError as e:
             problems += e.problems
     return problems
+
+
+def row_problems(spec: SchedulerSpec, scheduler: Scheduler) -> list[Problem]:
+    """Return everything that keeps a scheduler from counting rows; [] if nothing does, or if the scheduler counts reports.
+
+    Args:
+        spec: The `scheduler` section of the space.
+        scheduler: The scheduler of this section.
+    """
+    place = "scheduler.resource"
+    if spec.counts_rows != (scheduler.resource == ROWS):
+        text = f"`{spec.name}` and the file must agree; write `resource: {ROWS}` in the file, and make `resource` a field of the class"
+        return [Problem(place, text)]
+    if not spec.counts_rows:
+        return []
+    if scheduler.max_t is None or scheduler.perturbs:
+        return [Problem(place, f"{ROWS} needs a scheduler with a `max_t` that changes no parameters; choose asha or hyperband")]
+    if (count := len(all_rungs(scheduler))) > MOST_ROW_RUNGS:
+        text = f"{ROWS} allows at most {MOST_ROW_RUNGS} rungs, because the rows of each are held in memory; got {count}; return fewer rungs"
+        return [Problem(place, text)]
+    return []
 
 
 def _import(place: str, kind: str, name: str) -> Any:

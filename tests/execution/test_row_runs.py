@@ -35,6 +35,9 @@ class Session:
     def admit(self, metrics: dict[str, float], step: int) -> dict[str, float]:
         return dict(metrics)
 
+    def checkpoint(self) -> ray.train.Checkpoint | None:
+        return None if self.assignment.checkpoint is None else ray.train.Checkpoint(self.assignment.checkpoint.path)
+
     def report(self, metrics: dict[str, float], checkpoint: ray.train.Checkpoint | None, step: int) -> None:
         note = None if checkpoint is None else json.loads(Path(checkpoint.path, CHECKPOINT_NOTE).read_text())
         self.sent.append((step, metrics, note))
@@ -72,10 +75,29 @@ def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
     assert session.sent == [(step, {"loss": 1.0 * step / 9, BEST_LOOP_STEP: 2.0, TRAIN_ROWS: 10.0 * step}, None) for step in (1, 3, 9)]
 
 
-def test_a_trial_continues_after_the_part_of_its_checkpoint():
-    session = Session(Checkpoint("somewhere", 3, 3))
-    run_on_rows(session, current(), lambda run: run.report({"loss": 1.0}, None))
-    assert [step for step, *_ in session.sent] == [9]
+def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path):
+    session, seen = Session(Checkpoint(str(tmp_path), 3, 3)), []
+
+    def train(run: RowRun) -> None:
+        seen.append(trials.current().previous_run)
+        run.report({"loss": 1.0}, None)
+
+    run_on_rows(session, current(), train)
+    assert [step for step, *_ in session.sent] == [9] and seen == [tmp_path]
+    assert tmp_path.is_dir()
+
+
+def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path):
+    seen = []
+
+    def train(run: RowRun) -> None:
+        previous, share = trials.current().previous_run, trials.current().train_share
+        seen.append(None if previous is None else (previous / "model").read_text())
+        (tmp_path / "model").write_text(f"of {share:.2f}")
+        run.report({"loss": 1.0}, ray.train.Checkpoint.from_directory(str(tmp_path)))
+
+    run_on_rows(Session(), current(), train)
+    assert seen == [None, "of 0.11", "of 0.33"]
 
 
 def test_the_latest_checkpoint_decides_which_metrics_are_reported(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 import sys
@@ -14,9 +15,12 @@ import sweeps
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Action, Report, State
 from sweeps.plan import plan
-from sweeps.search.plugins import check_plugins
+from sweeps.search.plugins import check_plugins, row_problems
+from sweeps.search.schedulers.asha import Asha
+from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space, load
+from sweeps.space.section_models import ROWS, SchedulerSpec
 from sweeps.study.live_trial import ProgressUpdate
 from sweeps.testing.pytest_samplers import SamplerTests
 from sweeps.testing.pytest_schedulers import SchedulerTests
@@ -158,3 +162,30 @@ def test_a_sampler_with_state_of_its_own_is_warned_of(examples, tmp_path, caplog
     with caplog.at_level(logging.WARNING):
         run(load(examples / "stateful.yaml"), tmp_path / "sweep")
     assert [r.getMessage() for r in caplog.records if "keeps state (memory)" in r.getMessage()]
+
+
+@dataclasses.dataclass(frozen=True)
+class Halves(Asha):
+    """A scheduler with more rungs than a scheduler that counts rows may have."""
+
+    def rungs(self, bracket: int = 0) -> range:
+        return range(1, self.max_t)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "options", "message"),
+    [
+        (Asha(9, resource=ROWS), {"resource": ROWS}, None),
+        (Asha(9), {}, None),
+        (Asha(9, resource=ROWS), {}, "`my:Own` and the file must agree; write `resource: data.rows` in the file"),
+        (NoScheduler(9), {"resource": ROWS}, "`my:Own` and the file must agree"),
+        (
+            Halves(99, resource=ROWS),
+            {"resource": ROWS},
+            "data.rows allows at most 20 rungs, because the rows of each are held in memory; got 98",
+        ),
+    ],
+)
+def test_a_scheduler_of_the_users_may_count_rows(scheduler, options, message):
+    problems = row_problems(SchedulerSpec("my:Own", options), scheduler)
+    assert not problems if message is None else message in str(problems[0]) and problems[0].place == "scheduler.resource"
