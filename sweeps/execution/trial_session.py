@@ -180,6 +180,7 @@ class TrialSession:
         self._next_gate = 1  # Step at which an elastic gang asks whether it changes its size.
         self._thread = threading.get_ident()  # The thread that runs the loop.
         self._last_report = time.monotonic()  # Infinite while the loop waits for a decision.
+        self._admitted = False  # Whether `admit` was called since the last call of `send_if_new`.
         self._silent_for = 0.0  # Largest time limit that was exceeded since the latest report.
 
     @property
@@ -235,6 +236,7 @@ class TrialSession:
         """
         self._refuse(metrics)
         self._last_report, self._silent_for = time.monotonic(), 0.0
+        self._admitted = True
         return self._checked(metrics, step)
 
     def _refuse(self, metrics: Any) -> None:
@@ -332,8 +334,13 @@ class TrialSession:
             self._send()
 
     def send_if_new(self) -> None:
-        """Send the unacknowledged reports and checkpoints, if there are any."""
-        if self._acknowledged_step != self._recorded:
+        """Send the unacknowledged reports and checkpoints, if there are any.
+
+        If the loop has made reports that do not leave this process, send a message without reports. The pool then knows that this rank is
+        not silent.
+        """
+        admitted, self._admitted = self._admitted, False
+        if admitted or self._acknowledged_step != self._recorded:
             self._send()
 
     def check_silence(self) -> None:

@@ -89,3 +89,18 @@ def test_r13_late_ranks_are_found():
         assert run.overdue(10, 2, 500.0) == []
 
     asyncio.run(look())
+
+
+def test_a_run_of_the_loop_whose_reports_stay_in_the_process_is_not_silent(session):
+    sent: list[RankUpdate] = []
+
+    def record_update(trial, attempt, update):
+        sent.append(update)
+        return SimpleNamespace(future=lambda: SimpleNamespace(add_done_callback=lambda callback: None))
+
+    session.pool.record_update = SimpleNamespace(remote=record_update)
+    session.send_if_new()
+    session.admit({"loss": 1.0}, 1)
+    session.send_if_new()
+    session.send_if_new()
+    assert sent == [RankUpdate(1, 0)]

@@ -169,7 +169,7 @@ INVALID = [
     ),
     (
         {"scheduler": "{name: asha, max_t: 9, brackets: 3}"},
-        "scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, grace_period, reduction_factor, type",
+        "scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, grace_period, reduction_factor, resource, type",
     ),
     (
         {"scheduler": "{name: none, grace_period: 3}"},

@@ -114,6 +114,8 @@ def space_params(space: Space) -> dict[str, str]:
     # Earlier versions logged these two options for every scheduler. The parameters of old and new sweeps must stay comparable.
     defaults = {"grace_period": 1, "reduction_factor": 3} if registry.is_built_in("scheduler", name) else {}
     scheduler = {"name": name, **defaults, **space.scheduler.options}
+    if not space.scheduler.counts_rows:  # Earlier versions did not log the default of this option.
+        scheduler.pop("resource", None)
     params |= {f"scheduler.{key}": value for key, value in scheduler.items() if value is not None}
     return {name: str(value) for name, value in params.items()}
 
