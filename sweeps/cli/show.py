@@ -119,8 +119,8 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
     if as_json:
         click.echo(json.dumps(recorded.to_json()))
         return
-    state, folds = summary.state_of(recorded), study.objectives.cross_validated
-    click.echo(printable(text.format_trial(recorded, study.metric, study.goal, state, folds)))
+    state, kinds = summary.state_of(recorded), (study.objectives.cross_validated, study.objectives.on_more_rows)
+    click.echo(printable(text.format_trial(recorded, study.metric, study.goal, state, *kinds)))
     if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
         click.echo(printable("\n" + stage.removeprefix("silent: ")))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sweeps.controller.repair import RepairResult
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.core.result import SweepResult
+    from sweeps.core.trial import Result
     from sweeps.study.record import Record, TrialRecord
     from sweeps.sweep_report.importance import Importance
 
@@ -350,7 +351,15 @@ def format_importance(importance: Importance) -> str:
     return f"{shares}{f', and {more} more' if more > 0 else ''}; by {importance.basis}"
 
 
-def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_validated: bool = False) -> str:
+def _value_of(r: Result, cross_validated: bool, on_more_rows: bool) -> str:
+    """Format the value of a trial, and say which step it belongs to; see `format_trial`."""
+    if cross_validated:
+        return f"{r.value:.6g}, the mean over {count_noun(r.steps, 'fold')}"
+    at = f" at step {r.best_step}" if r.best_step is not None else ""
+    return f"{r.value:.6g}{at}, the run on most rows" if on_more_rows else f"best {r.value:.6g}{at}"
+
+
+def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_validated: bool = False, on_more_rows: bool = False) -> str:
     """Format one trial: its configuration, curve and error.
 
     Args:
@@ -359,6 +368,7 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_valid
         goal: `minimize` or `maximize`.
         state: The word for the trial's state.
         cross_validated: True if each step of the trial is one fold of a cross-validation.
+        on_more_rows: True if each step of the trial trained on more rows than the step before.
     """
     r = t.result
     reason = f" ({t.reason})" if t.reason else ""
@@ -387,8 +397,7 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_valid
     if t.began:
         lines += pairs([("started", t.began.strftime("%Y-%m-%d %H:%M:%S"))])
     if r.value is not None:
-        at = f" at step {r.best_step}" if r.best_step is not None else ""
-        found = f"{r.value:.6g}, the mean over {count_noun(r.steps, 'fold')}" if cross_validated else f"best {r.value:.6g}{at}"
+        found = _value_of(r, cross_validated, on_more_rows)
         lines += ["", f"{metric} ({goal}): {found}"]
     if any(math.isfinite(v) for _, v in t.curve):
         first, last = t.curve[0], t.curve[-1]
