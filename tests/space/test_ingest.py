@@ -46,7 +46,7 @@ def test_other_words_are_refused(lines):
 ON_ROWS = "{name: asha, resource: data.rows, max_t: 9}"
 UNFIT = [
     ("{train: d.csv, label: y, valid: {folds: 9}}", ON_ROWS, "scheduler.resource: data.rows does not go with a cross-validation"),
-    ("{train: d.csv, label: y, valid: 0.2, rows: {uniform: [0.1, 1]}}", ON_ROWS, "data.rows: must not be tuned, because the scheduler"),
+    ("{train: d.csv, label: y, valid: 0.2, rows: {grid: [0.1, 1]}}", ON_ROWS, "data.rows: must not be tuned, because the scheduler"),
     ("{train: d.csv, label: y, valid: 0.2}", "{name: asha, resource: data.rows, max_t: 1}", "must be greater than grace_period, because"),
     ("{train: d.csv, label: y, valid: 0.2}", "{name: asha, resource: rows, max_t: 9}", "must be step or data.rows, got rows; did you mean"),
     (
