@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
-from scipy.special import ndtr
 
 
 class Process:
@@ -125,18 +124,3 @@ class Process:
         solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
         variance = np.maximum(self._scale - np.sum(solved * solved, axis=0), 1e-12)
         return kernel @ self._alpha, np.sqrt(variance)
-
-    def improvement(self, x: np.ndarray, best: float) -> np.ndarray:
-        """Return the expected improvements at given inputs. A value below `best` is an improvement.
-
-        Args:
-            x: (m, d) inputs.
-            best: Smallest value so far.
-
-        Returns:
-            (m,) expected improvements.
-        """
-        mean, deviation = self.predict(x)
-        z = (best - mean) / deviation
-        improvement: np.ndarray = (best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-        return improvement
