@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
-_TESTS = COMPARISONS | {"==": operator.eq}
+TESTS = COMPARISONS | {"==": operator.eq}
 
 
 class Absent(enum.Enum):
@@ -48,7 +48,7 @@ class Term:
         """Return True if a value of the other dimension is accepted. For a grid or a choice, `value` is the key of the chosen option."""
         if any(key == value and isinstance(key, bool) == isinstance(value, bool) for key in self.keys):
             return True
-        return any(_TESTS[sign](value, number) for sign, number in self.tests)
+        return any(TESTS[sign](value, number) for sign, number in self.tests)
 
 
 def holds(when: Collection[Term], known: Mapping[str, Any], undecided: Collection[str] = ()) -> bool | None:

@@ -246,7 +246,7 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
 def test_the_gradient_of_the_fit_is_the_slope():
     rng = np.random.RandomState(1)
     x = np.column_stack([rng.rand(20, 2), rng.randint(3, size=20), rng.rand(20)])
-    process = Process(x, gp_observations.standardized(rng.rand(20)), np.array([False, False, True, False]))
+    process = Process(x, gp_observations.scaled(rng.rand(20))[0], np.array([False, False, True, False]))
     theta = np.array([0.1, -0.5, 0.3, 0.0, 0.2, -3.0])
     gradient = process._loss(theta)[1]
     for i, slope in enumerate(gradient):
@@ -260,10 +260,10 @@ def test_the_process_goes_through_what_it_knows_and_doubts_what_it_does_not():
     process.condition(np.array([-1.0, 0.0, -9.0]))
     mean, deviation = process.predict(np.array([[0.1], [0.5], [0.99]]))
     assert mean[:2] == pytest.approx([1.0, -1.0], abs=0.01) and deviation[2] > 10 * deviation[0]
-    surrogate = acquisition.Surrogate(process, lambda places: places)
-    before = acquisition.acquisition(surrogate, -1.0, np.array([[0.8]]))
+    surrogate, region = acquisition.Surrogate([process], [], lambda places: places), acquisition.improvement_region(np.array([[-1.0]]))
+    before = acquisition.acquisition(surrogate, region, np.array([[0.8]]))
     surrogate.imagine(np.array([[0.8]]))
-    assert acquisition.acquisition(surrogate, -1.0, np.array([[0.8]])) < 0.1 * before, "what is being tried is not tried again"
+    assert acquisition.acquisition(surrogate, region, np.array([[0.8]])) < 0.1 * before, "what is being tried is not tried again"
 
 
 def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
@@ -273,15 +273,15 @@ def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
     history = History()
     history.refresh(study)
     found = gp_observations.observations(history, np.random.RandomState(0))
-    assert sorted(level for level, _, _ in found) == [1] * 20 + [3] * 10, "a step too near another tells nothing more"
-    for level, trial, value in found:
+    assert sorted(found.levels) == [1] * 20 + [3] * 10, "a step too near another tells nothing more"
+    for level, trial, values in zip(found.levels, found.trials, found.values.tolist(), strict=True):
         if level == 1:
-            assert value == pytest.approx(at_3[trial.number])
+            assert values == pytest.approx([at_3[trial.number]])
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40))
 def test_standardized_values_keep_their_order(values):
-    scores = gp_observations.standardized(np.array(values))
+    scores = gp_observations.scaled(np.array(values))[0]
     assert np.isfinite(scores).all() and abs(scores.mean()) < 1e-6
     for (a, below), (b, above) in itertools.pairwise(sorted(zip(values, scores.tolist(), strict=True))):
         assert below <= above + 1e-9 or a == -math.inf, (a, b)
@@ -289,10 +289,10 @@ def test_standardized_values_keep_their_order(values):
 
 def test_what_diverged_does_not_hide_how_the_others_differ():
     values = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1e9, math.inf])
-    scores = gp_observations.standardized(values)
+    scores = gp_observations.scaled(values)[0]
     assert scores[8] == scores[7] > scores[6] and np.ptp(scores[:7]) > 1
-    assert gp_observations.standardized(np.array([3.0, math.inf, 1.0])).argmax() == 1
-    assert gp_observations.standardized(values[:7] * 1e3 - 5) == pytest.approx(gp_observations.standardized(values[:7]))
+    assert gp_observations.scaled(np.array([3.0, math.inf, 1.0]))[0].argmax() == 1
+    assert gp_observations.scaled(values[:7] * 1e3 - 5)[0] == pytest.approx(gp_observations.scaled(values[:7])[0])
 
 
 def test_of_several_objectives_the_front_is_good():

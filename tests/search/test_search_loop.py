@@ -150,7 +150,7 @@ def test_whole_configurations_win_over_those_that_lack_a_repeat():
 # ---- several objectives, constraints
 
 
-@pytest.mark.parametrize("algorithm", ["tpe", "nsga2", "random"])
+@pytest.mark.parametrize("algorithm", ["tpe", "gp", "nsga2", "random"])
 def test_several_objectives_have_a_front_and_no_winner(make_space, tmp_path, algorithm):
     try:
         space = make_space(BODY, objective=TWO, scheduler=NONE, algorithm=algorithm)

@@ -8,9 +8,11 @@ such as `Tpe`, has options and builds a `Model` or a `ReseededSampler`. Algorith
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from sweeps.space.section_models import Repeats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
     from sweeps.search.samplers.history import History
+    from sweeps.space import Dimension
+    from sweeps.space.conditions import Term
 
 
 class Model(Protocol):
@@ -75,12 +79,19 @@ class SamplerContext:
         always: Distributions of the dimensions that every trial has, including grid dimensions, by name.
         grids: Names of the grid dimensions.
         max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training loop returns.
+        dimensions: All dimensions of the space by name, in the order of the file.
+        conditions: When a conditional dimension is active, by name: all terms must be true. For a dimension inside an option, one of the
+            terms is that the option is chosen.
+        repeats: How many trials a configuration has, and how their values are aggregated.
     """
 
     seed: int
     always: Mapping[str, BaseDistribution]
     grids: frozenset[str]
     max_t: int | None = None
+    dimensions: Mapping[str, Dimension] = field(default_factory=dict)
+    conditions: Mapping[str, Sequence[Term]] = field(default_factory=dict)
+    repeats: Repeats = field(default_factory=Repeats)
 
     @property
     def free(self) -> dict[str, BaseDistribution]:

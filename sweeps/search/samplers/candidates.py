@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.search.samplers.activity import Activity
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import Point
 
@@ -20,18 +21,22 @@ REACH = 0.6
 
 
 class Candidates:
-    """Candidates in one grid cell.
+    """Candidates in one grid cell. They are arrays of places of shape (n, dimensions); the place of an inactive dimension is NaN.
 
     Args:
         axes: The dimensions.
+        activity: The conditions of the dimensions; None if every dimension is always active.
         cell: Value of each grid dimension, by name. All candidates have these values.
         taken: Configurations that cannot be suggested; see `point_of`. They are left out if all dimensions are discrete. Otherwise an
             uncertain point would be suggested again and again.
     """
 
-    def __init__(self, axes: Axes, cell: Mapping[str, Any], taken: set[Point]):
-        self.axes, self.cell, self._taken = axes, cell, taken
-        self._discrete = bool((axes.step > 0).all())
+    def __init__(self, axes: Axes, activity: Activity | None, cell: Mapping[str, Any], taken: Callable[[], set[Point]] = set):
+        self.axes, self.activity = axes, activity
+        given = [[d.to_internal_repr(cell[name]) if name in cell else np.nan for name, d in axes.space.items()]]
+        self._cell = [i for i, name in enumerate(axes.names) if name in cell]
+        self._cell_places = axes.places(np.array(given))[0, self._cell]
+        self._taken = taken() if axes.is_discrete else None
         # Smallest standard deviation for neighbors in each dimension. Without this minimum, a dimension with wide steps would never change.
         self._reach = np.zeros(len(axes.names))
         self._reach[axes.numbers] = np.where(axes.log, 0.0, REACH * axes.step / axes.width)
@@ -40,8 +45,8 @@ class Candidates:
         """Search for the candidate with the largest score.
 
         Args:
-            score: Function that returns the (n,) scores of n candidates, given an array of shape (n, dimensions).
-            centers: Good places, an array of shape (n, dimensions). The search starts near these places and at random places.
+            score: Function that returns the (n,) scores of n candidates.
+            centers: Good places. The search starts near these places and at random places.
             rng: Random number generator.
 
         Returns:
@@ -59,41 +64,41 @@ class Candidates:
         return best
 
     def fresh(self, places: np.ndarray) -> np.ndarray:
-        """Set the grid dimensions of places to the values of the cell, and return the rows that can be suggested.
-
-        The shape is (n, dimensions).
+        """Apply `in_cell` to places, and return the rows that can be suggested.
 
         If all dimensions are discrete, a row is left out if its configuration is taken. The configurations of the returned rows are then
         taken, too. If a dimension is continuous, all rows are returned.
         """
         places = self.in_cell(places)
-        if not self._discrete:
+        if self._taken is None:
             return places
-        values = places.copy()
-        values[:, self.axes.numbers] = self.axes.values(places[:, self.axes.numbers])
-        points = [frozenset(zip(self.axes.names, row, strict=True)) for row in values.tolist()]
         fresh = []
-        for i, point in enumerate(points):
+        for i, row in enumerate(self.axes.internal(places).tolist()):
+            point = frozenset((name, value) for name, value in zip(self.axes.names, row, strict=True) if value == value)
             if point not in self._taken:
                 self._taken.add(point)
                 fresh.append(i)
         return places[fresh]
 
     def in_cell(self, places: np.ndarray) -> np.ndarray:
-        """Return a copy of places of shape (n, dimensions), with the grid dimensions set to the values of the cell."""
+        """Return a copy of places in which the grid dimensions have the values of the cell, and the inactive dimensions are NaN."""
         places = places.copy()
-        for i, (name, distribution) in enumerate(self.axes.space.items()):
-            if name in self.cell:
-                places[:, i] = distribution.to_internal_repr(self.cell[name])
+        places[:, self._cell] = self._cell_places
+        if self.activity:
+            places[~self.activity.of(self.axes.internal(places))] = np.nan
         return places
+
+    def filled(self, places: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+        """Return a copy of places in which the inactive dimensions have random places."""
+        return np.where(np.isnan(places), self.axes.anywhere(rng, len(places)), places) if self.activity else places
 
     def around(self, centers: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
         """Draw `AROUND` neighbors of randomly chosen centers. Each neighbor differs from its center in a random subset of the dimensions.
 
         `width` is the standard deviation of the difference in a numeric dimension. In a dimension with wide steps, the standard deviation
-        is larger.
+        is larger. Dimensions that are inactive in the center get random places, because they may be active in the neighbor.
         """
-        x = centers[rng.randint(len(centers), size=AROUND)]
+        x = self.filled(centers[rng.randint(len(centers), size=AROUND)], rng)
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
         moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
         for i, count in self.axes.choices.items():

@@ -16,6 +16,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.plugins import build_sampler
+from sweeps.search.samplers.activity import conditions_of
 from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, independent_sampler
 from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.search.samplers.history import History
@@ -40,12 +41,14 @@ class CellSampler(BaseSampler):
         self.cell: Mapping[str, Any] = {}
         always = {d.name: distribution_of(d) for d in space.always}
         grids = frozenset(d.name for d in space.dimensions if d.is_grid)
-        context = SamplerContext(space.search.seed, always, grids, space.scheduler.max_t)
+        dimensions = {d.name: d for d in space.dimensions}
+        conditions = conditions_of(space.dimensions, space.sections)
+        context = SamplerContext(space.search.seed, always, grids, space.scheduler.max_t, dimensions, conditions, space.repeats)
         built = build_sampler(space.search, context)
         self.model: Model | None = None if isinstance(built, ReseededSampler) else built
         self.optuna_sampler = built if isinstance(built, ReseededSampler) else independent_sampler()
         self.history = History(grids, space.repeats, always)
-        self._free = {name: distribution for name, distribution in always.items() if name not in grids}
+        self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
         self._repeats = space.repeats
 
     def begin(self, cell: Mapping[str, Any], number: int, index: int = 0) -> None:
@@ -66,8 +69,7 @@ class CellSampler(BaseSampler):
         if self.model is None:
             return dict(self.optuna_sampler.space)
         self.history.refresh(study)
-        known = {name: distribution for space in self.history.spaces() for name, distribution in space.items()}
-        return {name: distribution for name, distribution in (known or self._free).items() if name not in self.cell}
+        return {name: distribution for name, distribution in self._distributions.items() if name not in self.cell}
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
         """Suggest the values of several dimensions together. Return {} for a repeat, because all values of a repeat are fixed."""

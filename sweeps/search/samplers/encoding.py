@@ -2,16 +2,16 @@
 
 A place is the encoded value of a dimension. In a numeric dimension, the place is a number between 0 and 1. In a categorical dimension, the
 place is the index of the category. In a logarithmic dimension, the place is a linear function of the value's logarithm. In a dimension with
-a step, each value is in the middle of an interval that is one step wide.
+a step, each value is in the middle of an interval that is one step wide. The place and the value of an inactive dimension are NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
 
 class Axes:
@@ -23,11 +23,13 @@ class Axes:
 
     Args:
         space: Optuna's distribution of each dimension, by name. A distribution with a single value is not allowed.
+        ordered: Names of categorical dimensions whose options are in order. They are numeric dimensions here, and the index of an option
+            is its value.
 
     Attributes:
         space: The argument `space`.
         names: Names of the dimensions, in the order of the columns.
-        choices: Number of options of each categorical dimension, by the index of its column.
+        choices: Number of options of each categorical dimension that is not ordered, by the index of its column.
         numbers: Indices of the columns of the numeric dimensions.
         step: Step of each numeric dimension; 0 for a dimension without a step.
         log: One boolean for each numeric dimension: True if it is logarithmic.
@@ -37,9 +39,9 @@ class Axes:
         width: Distance of each numeric dimension from place 0 to place 1. Place 1 is at the upper bound plus half a step.
     """
 
-    def __init__(self, space: Mapping[str, BaseDistribution]):
+    def __init__(self, space: Mapping[str, BaseDistribution], ordered: Collection[str] = ()):
         self.space, self.names = space, list(space)
-        every: Sequence[Any] = list(space.values())
+        every: Sequence[Any] = [_by_index(d) if name in ordered else d for name, d in space.items()]
         self.choices = {i: len(d.choices) for i, d in enumerate(every) if isinstance(d, CategoricalDistribution)}
         self.numbers = [i for i in range(len(every)) if i not in self.choices]
         numeric = [every[i] for i in self.numbers]
@@ -49,6 +51,11 @@ class Axes:
         ends = self.bounds + np.outer(self.step / 2, (-1, 1))
         ends[self.log] = np.log(ends[self.log])
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
+
+    @property
+    def is_discrete(self) -> bool:
+        """True if every dimension is categorical or has a step."""
+        return bool((self.step > 0).all())
 
     def unit(self, values: np.ndarray) -> np.ndarray:
         """Convert values of the numeric dimensions to places on [0, 1]. Both arrays have the shape (n, numbers)."""
@@ -101,8 +108,18 @@ class Axes:
     def external(self, place: np.ndarray) -> dict[str, Any]:
         """Convert the places of one trial, an array of shape (dimensions,), to values.
 
-        The values are in Optuna's external representation, by dimension name.
+        The values are in Optuna's external representation, by dimension name. Inactive dimensions are left out.
         """
-        values = place.astype(float)
-        values[self.numbers] = self.values(values[None, self.numbers])[0]
-        return {name: self.space[name].to_external_repr(value) for name, value in zip(self.names, values.tolist(), strict=True)}
+        values = self.internal(place[None])[0].tolist()
+        return {name: self.space[name].to_external_repr(value) for name, value in zip(self.names, values, strict=True) if value == value}
+
+    def internal(self, places: np.ndarray) -> np.ndarray:
+        """Convert places to values in Optuna's internal representation. Both arrays have the shape (n, dimensions)."""
+        values = places.astype(float)
+        values[:, self.numbers] = self.values(values[:, self.numbers])
+        return values
+
+
+def _by_index(distribution: Any) -> IntDistribution:
+    """Return the distribution of the index of an option."""
+    return IntDistribution(0, len(distribution.choices) - 1)

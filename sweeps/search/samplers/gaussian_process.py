@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Normal prior of the logarithm of the noise variance.
+
+    Attributes:
+        log: Mean of the prior.
+        width: Standard deviation of the prior. If it is 0, the noise is known and is not fitted.
+    """
+
+    log: float
+    width: float
+
+    def with_estimate(self, variance: float, freedom: int) -> Noise:
+        """Return the prior combined with an estimate of the variance that has a number of degrees of freedom."""
+        if not (freedom and self.width and 0 < variance < math.inf):
+            return self
+        precision = self.width**-2 + freedom / 2  # The logarithm of an estimated variance has a variance of about 2 / freedom.
+        return Noise((self.log * self.width**-2 + math.log(variance) * freedom / 2) / precision, precision**-0.5)
+
+
+VAGUE = Noise(-4.0, 2.0)  # The noise is small.
+NONE = Noise(math.log(1e-6), 0.0)
 
 
 class Process:
@@ -19,10 +44,13 @@ class Process:
         y: (n,) values with mean 0 and standard deviation 1.
         categorical: (d,) booleans: True for a categorical column. In such a column, the distance between two values is 0 if they are
             equal, and otherwise 1.
+        shares: (n,) factors of the noise variance of each value, for example 1/3 for the mean of three repeats; None if all are 1.
+        noise: What is known about the noise before the fit; see `Noise`.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, categorical: np.ndarray):
-        self.x, self.y, self.categorical = x, y, categorical
+    def __init__(self, x: np.ndarray, y: np.ndarray, categorical: np.ndarray, shares: np.ndarray | None = None, noise: Noise = VAGUE):
+        self.x, self.y, self.categorical, self.noise = x, y, categorical, noise
+        self._shares = np.ones(len(y)) if shares is None else shares
 
     @cached_property
     def _squared(self) -> np.ndarray:
@@ -31,20 +59,24 @@ class Process:
         squared: np.ndarray = np.where(self.categorical, delta != 0, delta * delta)
         return squared
 
-    def fit(self, start: np.ndarray, noise: float | None = None) -> np.ndarray:
+    @property
+    def start(self) -> np.ndarray:
+        """Initial parameters for the first fit, an array of shape (d + 2,)."""
+        return np.array([0.0] * self.x.shape[1] + [0.0, self.noise.log])
+
+    def fit(self, start: np.ndarray) -> np.ndarray:
         """Fit the parameters of the kernel by maximum a posteriori estimation.
 
         Args:
             start: (d + 2,) initial parameters for the optimizer.
-            noise: Variance of the noise if it is known; None to fit it.
 
         Returns:
             (d + 2,) logarithms of the d length scales, of the kernel's variance and of the noise variance. If the fit fails, the result is
             `start`, clipped to the bounds of the parameters.
         """
         bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (-9.0, 0.0)]
-        if noise is not None:
-            bounds[-1] = (math.log(noise), math.log(noise))
+        if not self.noise.width:
+            bounds[-1] = (self.noise.log, self.noise.log)
         start = np.clip(start, [low for low, _ in bounds], [high for _, high in bounds])
         fitted = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
         return fitted.x if np.isfinite(fitted.fun) else start
@@ -57,7 +89,7 @@ class Process:
         decay = scale * np.exp(-r)
         kernel = decay * (1 + r + r * r / 3)
         try:
-            low = np.linalg.cholesky(kernel + (noise + 1e-8) * np.eye(n))
+            low = np.linalg.cholesky(kernel + np.diag(noise * self._shares + 1e-8))
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(theta)
         alpha = cho_solve((low, True), self.y)
@@ -67,23 +99,22 @@ class Process:
         gradient = np.empty_like(theta)
         gradient[:d] = 0.5 * weights * np.einsum("ij,ijk->k", by_distance, self._squared)
         gradient[d] = 0.5 * np.sum(outer * kernel)
-        gradient[d + 1] = 0.5 * noise * np.trace(outer)
+        gradient[d + 1] = 0.5 * noise * np.diag(outer) @ self._shares
         loss = 0.5 * self.y @ alpha + np.log(np.diag(low)).sum()
-        # Priors: the length scales are about as long as the space is wide, and longer if there are more dimensions. The scale is near 1,
-        # and the noise is small.
-        means = np.concatenate([np.full(d, 0.5 * math.log(d) - 0.5), [0.0, -4.0]])
-        widths = np.concatenate([np.full(d, 1.0), [1.0, 2.0]])
+        # Priors: the length scales are about as long as the space is wide, and longer if there are more dimensions. The scale is near 1.
+        means = np.concatenate([np.full(d, 0.5 * math.log(d) - 0.5), [0.0, self.noise.log]])
+        widths = np.concatenate([np.full(d, 1.0), [1.0, self.noise.width or 1.0]])
         z = (theta - means) / widths
         return loss + 0.5 * z @ z, gradient + z / widths
 
     def condition(self, theta: np.ndarray) -> None:
-        """Set the parameters of the kernel, and condition the process on its observations.
+        """Set the parameters of the kernel, and condition the process on its observations. `variance` is then the noise variance.
 
         Args:
             theta: (d + 2,) parameters as `fit` returns them.
         """
         d = self.x.shape[1]
-        self._weights, self._scale, self._noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
+        self._weights, self._scale, self.variance = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
         self._solve(self._kernel(self.x, self.x))
 
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -92,12 +123,19 @@ class Process:
         squared = cdist(a * scale, b * scale, "sqeuclidean")
         for i in np.flatnonzero(self.categorical):
             squared += 5 * self._weights[i] * (a[:, None, i] != b[:, i])
+        # scale * exp(-r) * (1 + r + r² / 3), where `squared` is r². Most of the time of a suggestion is spent here, so arrays are reused.
         r = np.sqrt(squared)
-        kernel: np.ndarray = self._scale * np.exp(-r) * (1 + r + r * r / 3)
+        kernel: np.ndarray = squared
+        kernel /= 3
+        kernel += r
+        kernel += 1
+        np.negative(r, out=r)
+        kernel *= np.exp(r, out=r)
+        kernel *= self._scale
         return kernel
 
     def _solve(self, kernel: np.ndarray) -> None:
-        self._low = np.linalg.cholesky(kernel + (self._noise + 1e-6) * np.eye(len(self.y)))
+        self._low = np.linalg.cholesky(kernel + np.diag(self.variance * self._shares + 1e-6))
         self._alpha = cho_solve((self._low, True), self.y)
 
     def imagine(self, x: np.ndarray) -> None:
@@ -109,6 +147,7 @@ class Process:
         if len(x):
             y = self.predict(x)[0]
             self.x, self.y = np.vstack([self.x, x]), np.concatenate([self.y, y])
+            self._shares = np.concatenate([self._shares, np.ones(len(x))])
             self._solve(self._kernel(self.x, self.x))
 
     def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictBool
 
@@ -13,7 +13,12 @@ from sweeps.space.section_models import AtLeast1
 
 @dataclass(frozen=True)
 class Gp(Algorithm):
-    """Suggest the configuration with the largest expected improvement at the last step of a trial."""
+    """Suggest the configuration with the largest expected improvement at the last step of a trial.
+
+    Conditional dimensions, ordered choices, failures, constraints, several objectives and the noise among repeats are modeled, too.
+    """
+
+    several_objectives: ClassVar[bool] = True
 
     n_startup_trials: Annotated[
         AtLeast1,
@@ -29,5 +34,14 @@ class Gp(Algorithm):
     def build(self, context: SamplerContext) -> Model:
         """Build the model."""
         from sweeps.search.samplers.gp_model import GpModel
+        from sweeps.study.distributions import distribution_of
 
-        return GpModel(self.n_startup_trials, self.deterministic_objective, context.always, context.max_t)
+        return GpModel(
+            self.n_startup_trials,
+            self.deterministic_objective,
+            {name: distribution_of(dimension) for name, dimension in context.dimensions.items()} or context.always,
+            context.max_t,
+            context.dimensions,
+            context.conditions,
+            context.repeats,
+        )

@@ -4,35 +4,31 @@ MOBSTER: Klein et al., 2020, Model-based Asynchronous Hyperparameter and Neural 
 
 The expected improvement is computed at full fidelity, the step at which a trial ends. The logarithm of the step is one more input dimension
 of the kernel. The length scale of this dimension is fitted, so the fit decides how strongly a value at one rung predicts a value at another
-rung.
+rung. There is one process for each objective, one for each constraint that some trial violates, and one for failures if some trial failed.
 
 `gp_observations` chooses the observations, `gaussian_process` has the process, `candidates` draws candidates, `acquisition` scores them.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from optuna import Study
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
+from sweeps.search.samplers.activity import Activity, is_ordered
 from sweeps.search.samplers.candidates import BEST, Candidates
 from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.gp_observations import observations, standardized
-from sweeps.search.samplers.history import FULL, History, internal, point_of
+from sweeps.search.samplers.gp_kernels import FittedKernels
+from sweeps.search.samplers.gp_observations import Observations, fidelity, limits, observations, scaled, share_of_noise
+from sweeps.search.samplers.history import FULL, History, Point, point_of
+from sweeps.space import Dimension, Repeats
+from sweeps.space.conditions import Term
 
 if TYPE_CHECKING:
-    from sweeps.search.samplers.gaussian_process import Process
-
-# The kernel is fitted again when the number of values has grown by this factor since the last fit.
-GROWTH = 1.05
-# System attribute of a trial for which the kernel was fitted: (number of values, parameters of the kernel).
-FITTED = "gp:fitted"
+    from sweeps.search.samplers.acquisition import Surrogate
 
 
 class GpModel:
@@ -46,8 +42,11 @@ class GpModel:
         n_startup_trials: Number of trials that must have a value before the model is used. Until then, suggestions are random, except the
             first one.
         deterministic_objective: True if equal configurations have equal values.
-        space: Distributions of the dimensions that every trial has. The other dimensions are sampled independently.
+        space: Distributions of all dimensions, by name.
         max_t: Step at which a trial ends. This step is full fidelity. If None, the highest recorded step is full fidelity.
+        dimensions: All dimensions by name, in the order of the file; {} if none is conditional and no choice is ordered.
+        conditions: Terms of each conditional dimension, by name.
+        repeats: How many trials a configuration has, and how their values are aggregated.
     """
 
     def __init__(
@@ -56,82 +55,92 @@ class GpModel:
         deterministic_objective: bool = False,
         space: Mapping[str, BaseDistribution] | None = None,
         max_t: int | None = None,
+        dimensions: Mapping[str, Dimension] | None = None,
+        conditions: Mapping[str, Sequence[Term]] | None = None,
+        repeats: Repeats = Repeats(),  # noqa: B008 - frozen
     ):
-        self.enough, self.noise, self.max_t = n_startup_trials, 1e-6 if deterministic_objective else None, max_t
+        self.enough, self.deterministic, self.max_t, self.repeats = n_startup_trials, deterministic_objective, max_t, repeats
         self.names = {name: distribution for name, distribution in sorted((space or {}).items()) if not distribution.single()}
-        self.axes = Axes(self.names)
+        self.axes = Axes(self.names, [name for name, dimension in (dimensions or {}).items() if is_ordered(dimension)])
+        self.always = {name for name in self.names if name not in (conditions or {})}
+        self.activity = Activity(dimensions, conditions, self.axes.names) if dimensions and conditions else None
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
-        self._fitted: tuple[int, list[float]] | None = None  # number of values at the last fit, and the fitted parameters
+        self._kernels = FittedKernels()
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
-        If this call fits the kernel, it records the fitted parameters as a system attribute of the trial that is being sampled.
+        If this call fits kernels, it records the fitted parameters as a system attribute of the trial that is being sampled.
         """
-        study, number = history.study, history.number
         if not set(self.names) - set(cell):
             return {}
-        if number == 0:
-            return self._values(Candidates(self.axes, cell, set()).in_cell(self.axes.middle(rng))[0], cell)
-        if len(history.known) < self.enough:
+        if history.number == 0:
+            place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(self.axes.middle(rng))[0]
+        elif len(history.known) < self.enough:
             return {}
-        # Not needed for the first trials.
-        from sweeps.search.samplers.acquisition import Surrogate, acquisition
-        from sweeps.search.samplers.gaussian_process import Process
+        else:
+            place = self._best_place(history, cell, rng)
+        return {} if place is None else {name: value for name, value in self.axes.external(place).items() if name not in cell}
+
+    def _best_place(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> np.ndarray | None:
+        """Return the places with the largest score, an array of shape (dimensions,); None if every configuration was tried."""
+        from sweeps.search.samplers.acquisition import acquisition, best_first, improvement_region
 
         observed = observations(history, rng)
-        steps = sorted({level for level, _, _ in observed if level != FULL})
-        full = self.max_t or max([history.last_step, *steps])
-        low = math.log(min([*steps, full]))
-        span = max(math.log(full) - low, 1e-9)
-        fidelity = [1.0 if level == FULL else (math.log(level) - low) / span for level, _, _ in observed]
-        x = np.column_stack([self._places([trial for _, trial, _ in observed]), fidelity])
-        process = Process(x, standardized(np.array([value for _, _, value in observed])), self._categorical)
-        process.condition(self._theta(study, history, number, process))
-        surrogate = Surrogate(process, self._at_full)
-        pending = [t for n, t in history.running.items() if n != number and self.names.keys() <= t.params.keys()]
-        if pending:
-            surrogate.imagine(self._places(pending))
-        taken = history.tried | {point_of(t.params, t.distributions) for t in pending}
-        candidates = Candidates(self.axes, cell, taken)
-        observed_places = candidates.in_cell(x[:, :-1])
-        mean = surrogate.predict(observed_places)[0]
-        centers = observed_places[np.argsort(mean)[:BEST]]
-        place = candidates.best(lambda places: acquisition(surrogate, float(mean.min()), places), centers, rng)
-        return {} if place is None else self._values(place, cell)
+        surrogate = self._surrogate(history, observed, rng)
+        pending = [t for n, t in history.running.items() if n != history.number and self.always <= t.params.keys()]
+        surrogate.imagine(self._places(pending))
 
-    def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
-        """Return the parameters of the kernel.
+        def taken() -> set[Point]:
+            return history.tried | {point_of(t.params, t.distributions) for t in (*pending, *history.failed.values())}
 
-        If the history has enough new values since the last fit, the parameters are fitted again and recorded in the study. Otherwise the
-        parameters of the last fit are returned.
+        candidates = Candidates(self.axes, self.activity, cell, taken)
+        earlier = candidates.in_cell(candidates.filled(self._places([*observed.trials, *pending]), rng))
+        means, feasibility = surrogate.predict(earlier)[0], surrogate.feasibility(earlier)
+        feasibility[: len(observed.feasible)][observed.feasible] = 1.0
+        region = improvement_region(means[feasibility >= 0.5])
+        centers = earlier[best_first(means, feasibility)[:BEST]]
+        return candidates.best(lambda places: acquisition(surrogate, region, places), centers, rng)
+
+    def _surrogate(self, history: History, observed: Observations, rng: np.random.RandomState) -> Surrogate:
+        """Condition a process for each objective, for each violated constraint, and for failures."""
+        from sweeps.search.samplers.acquisition import Bound, Surrogate
+        from sweeps.search.samplers.gaussian_process import NONE, VAGUE, Process
+
+        count = sum(history.count(level) for level in history.levels) + len(history.failed)
+        full = self.max_t or history.last_step
+        lowest = min([*observed.levels, full])
+        inputs = self._inputs(self._places(observed.trials), fidelity(observed.levels, lowest, full))
+        shares = np.where(observed.levels == FULL, share_of_noise(self.repeats), 1.0)
+        freedom, variances = history.noise()
+        objectives = []
+        for i, variance in enumerate(variances):
+            values, factor = scaled(observed.values[:, i])
+            noise = NONE if self.deterministic else VAGUE.with_estimate(variance * factor**2, freedom)
+            process = Process(inputs, values, self._categorical, shares, noise)
+            objectives.append(self._kernels.condition(process, f"objective {i}", history.study, count))
+        bounds = []
+        for limit in limits(history, observed.trials, self.always, rng):
+            inputs = self._inputs(self._places(limit.trials), fidelity(limit.levels, lowest, full))
+            process = Process(inputs, limit.values, self._categorical)
+            bounds.append(Bound(self._kernels.condition(process, limit.name, history.study, count), limit.threshold))
+        self._kernels.record(history.study, history.number)
+        return Surrogate(objectives, bounds, self._at_full)
+
+    def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
+        """Return the places of n trials, an array of shape (n, dimensions). The place of a dimension that a trial lacks is NaN."""
+        rows = [[d.to_internal_repr(t.params[name]) if name in t.params else np.nan for name, d in self.names.items()] for t in trials]
+        return self.axes.places(np.array(rows).reshape(-1, len(self.names)))
+
+    def _inputs(self, places: np.ndarray, fidelities: np.ndarray) -> np.ndarray:
+        """Convert places of shape (n, dimensions) and fidelities of shape (n,) to inputs of a `Process`, of shape (n, dimensions + 1).
+
+        In place of an inactive dimension, the input is the middle of its range, or an option of its own if it is a choice. The dimensions
+        on which the condition depends tell the process whether the dimension is active.
         """
-        count = sum(history.count(level) for level in history.levels)
-        if self._fitted is None:
-            recorded = (t.system_attrs.get(FITTED) for t in reversed(study.get_trials(deepcopy=False)))
-            self._fitted = next(((n, theta) for n, theta in (json.loads(text) for text in recorded if text)), None)
-        start = np.array([0.0] * process.x.shape[1] + [0.0, -4.0])
-        if self._fitted is None or count >= GROWTH * self._fitted[0]:
-            if self._fitted is not None:
-                start = np.array(self._fitted[1])
-            theta = [round(float(value), 4) for value in process.fit(start, self.noise)]
-            self._fitted = (count, theta)
-            trial_id = study.get_trials(deepcopy=False)[number]._trial_id
-            study._storage.set_trial_system_attr(trial_id, FITTED, json.dumps(self._fitted))
-        return np.array(self._fitted[1])
+        inactive = np.where(self._categorical[:-1], -1.0, 0.5)
+        return np.column_stack([np.where(np.isnan(places), inactive, places), fidelities])
 
-    def _places(self, trials: list[FrozenTrial]) -> np.ndarray:
-        """Return the places of n trials, an array of shape (n, dimensions). Each trial must have all dimensions."""
-        observed = internal(trials, self.names)
-        return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
-
-    def _values(self, place: np.ndarray, cell: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert the places of one trial, an array of shape (dimensions,), to values by dimension name. Leave out grid dimensions."""
-        return {name: value for name, value in self.axes.external(place).items() if name not in cell}
-
-    def _at_full(self, x: np.ndarray) -> np.ndarray:
-        """Append the column of full fidelity to places of shape (n, dimensions).
-
-        The result, of shape (n, dimensions + 1), is an input of a `Process`.
-        """
-        return np.column_stack([x, np.ones(len(x))])
+    def _at_full(self, places: np.ndarray) -> np.ndarray:
+        """Return the inputs of a `Process` for places of shape (n, dimensions), at full fidelity."""
+        return self._inputs(places, np.ones(len(places)))

@@ -2,64 +2,174 @@
 
 The value of a trial changes from rung to rung. The values of a lower rung are therefore shifted by the median change to the next higher
 rung. The median is taken over the trials that reached both rungs. The shifted values are standardized, and very bad values are clipped.
+
+The time that these functions take does not depend on the number of trials, except for one random permutation for each rung.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
+import sys
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.samplers.history import FULL, History
+from sweeps.search.samplers.history import FULL, History, Level, Ranked
+from sweeps.space import Repeats
 
 # Largest number of observations in the model. This number is divided among the rungs. If a rung has more trials than its share, the model
 # uses the rung's best trials and a random sample of its other trials.
 MOST = 160
+# Largest number of trials from which the change of the values between two rungs is computed.
+CHANGES = 100
+# Recorded violation of a constraint whose metric a stopped trial has not reported.
+UNKNOWN = sys.float_info.max
 
 
-def observations(history: History, rng: np.random.RandomState) -> list[tuple[float, FrozenTrial, float]]:
-    """Choose at most `MOST` observations for the model. An observation is the value of a trial at a level.
+@dataclass(frozen=True)
+class Observations:
+    """The n observations of a model. An observation is the value of a trial at a level.
 
-    A level is a step at which trials were compared, or `FULL` for the final values of trials. Values at lower levels are shifted by the
-    median change between levels, so that they are comparable with values at the highest level.
+    A level is a step at which trials were compared, or `FULL` for the final values of trials.
+
+    Attributes:
+        levels: (n,) levels.
+        trials: The n trials. A trial has one observation for each level that it reached, so it may be here several times.
+        values: Values, an array of shape (n, objectives). Smaller is better. A value is infinity if it is NaN in the study.
+        feasible: (n,) booleans: True for the final value of a trial that satisfies all constraints.
+    """
+
+    levels: np.ndarray
+    trials: list[FrozenTrial]
+    values: np.ndarray
+    feasible: np.ndarray
+
+
+def fidelity(levels: np.ndarray, lowest: Level, full: float) -> np.ndarray:
+    """Return the (n,) fidelities of levels: the logarithm of the step, scaled to 0 for the lowest step and to 1 for full fidelity.
+
+    Args:
+        levels: (n,) levels.
+        lowest: The lowest step.
+        full: Step of full fidelity.
+    """
+    steps = np.where(levels == FULL, full, levels)
+    scale = max(math.log(full) - math.log(lowest), 1e-9)
+    fidelities: np.ndarray = np.where(levels == FULL, 1.0, (np.log(steps) - math.log(lowest)) / scale)
+    return fidelities
+
+
+def observations(history: History, rng: np.random.RandomState) -> Observations:
+    """Choose at most `MOST` observations. Shift values at lower levels, so that they are comparable with values at the highest level.
 
     Args:
         history: History of the sweep, which has the trials so far.
         rng: Random number generator of the trial that is being sampled.
-
-    Returns:
-        (level, trial, value) of each observation. Smaller values are better. The value is infinity if the trial failed or violates a
-        constraint.
     """
-    by_level: dict[float, list[tuple[float, float, int]]] = {}
-    for level in sorted((level for level in history.levels if history.count(level)), reverse=True):
-        # Some schedulers have a rung at every step. So a level is used only if it is at most half of the level above it.
-        if min(by_level, default=FULL) in (FULL, level) or level <= min(by_level) / 2:
-            cells = history.levels[level].values()
-            by_level[level] = sorted((violation, values[0], number) for cell in cells for violation, values, number in cell)
-    shift, shifts = 0.0, {}
-    above: dict[int, float] = {}
-    for level, ranked in by_level.items():
-        values = {number: value for violation, value, number in ranked if not violation and math.isfinite(value)}
-        if change := [above[n] - v for n, v in values.items() if n in above]:
-            shift += float(np.median(change))
-        shifts[level], above = shift, values
-    chosen: list[tuple[float, FrozenTrial, float]] = []
-    remaining = MOST
-    for i, (level, ranked) in enumerate(by_level.items()):
-        share = remaining // (len(by_level) - i)
-        if len(ranked) > share:
-            best = share // 2
-            picked = best + rng.choice(len(ranked) - best, share - best, replace=False)
-            ranked = ranked[:best] + [ranked[j] for j in sorted(picked)]
+    chosen: list[tuple[Level, Ranked, float]] = []
+    levels = _levels(history)
+    remaining, shift = MOST, 0.0
+    for i, level in enumerate(levels):
+        rung = _Rung(history, level)
+        if i:
+            shift += _median_change(history, level, levels[i - 1])
+        ranked = rung.choose(remaining // (len(levels) - i), rng)
         remaining -= len(ranked)
-        for violation, value, number in ranked:
-            chosen.append((level, history.known[number], math.inf if violation else value + shifts[level]))
-    return chosen
+        chosen += [(level, one, shift) for one in ranked]
+    return Observations(
+        levels=np.array([level for level, _, _ in chosen]),
+        trials=[history.known[number] for _, (_, _, number), _ in chosen],
+        values=np.array([[value + shift for value in values] for _, (_, values, _), shift in chosen]),
+        feasible=np.array([level == FULL and not violation for level, (violation, _, _), _ in chosen]),
+    )
 
 
-def standardized(values: np.ndarray) -> np.ndarray:
+def _levels(history: History) -> list[Level]:
+    """Return the levels that the model uses, the highest level first.
+
+    Some schedulers have a rung at every step. So a level is used only if it is at most half of the level above it. With several objectives,
+    only the final values are used, because the values at a step have only one objective.
+    """
+    if len(history.signs) > 1:
+        return [FULL]
+    used: list[Level] = []
+    for level in sorted((level for level in history.levels if history.count(level)), reverse=True):
+        if not used or used[-1] == FULL or level <= used[-1] / 2:
+            used.append(level)
+    return used
+
+
+class _Rung:
+    """The trials that reached a level, without a copy of all of them."""
+
+    def __init__(self, history: History, level: Level):
+        self._cells = [ranked for _, ranked in sorted(history.levels[level].items())]
+        self.count = sum(map(len, self._cells))
+
+    def choose(self, share: int, rng: np.random.RandomState) -> list[Ranked]:
+        """Return the trials, the best trial first. If there are more than `share`, return the best of them and a random sample."""
+        if self.count <= share:
+            return sorted(itertools.chain.from_iterable(self._cells))
+        if len(self._cells[0][0][1]) > 1:
+            ranked = front_first(sorted(itertools.chain.from_iterable(self._cells)), share // 2)
+            picked = rng.choice(self.count - share // 2, share - share // 2, replace=False)
+            return ranked[: share // 2] + [ranked[share // 2 + i] for i in np.sort(picked)]
+        best = list(itertools.islice(heapq.merge(*self._cells), share // 2))
+        skip = [bisect_right(cell, best[-1]) if best else 0 for cell in self._cells]
+        picked = rng.choice(self.count - len(best), share - len(best), replace=False)
+        return best + sorted(self._at(picked.tolist(), skip))
+
+    def spread(self, most: int) -> list[Ranked]:
+        """Return at most `most` trials, evenly spread over the ranks."""
+        return self._at(range(0, self.count, max(1, math.ceil(self.count / most))), [0] * len(self._cells))
+
+    def _at(self, indices: Iterable[int], skip: Sequence[int]) -> list[Ranked]:
+        """Return trials by their indices among those that are left if the first `skip[i]` trials of each cell i are left out."""
+        ends = list(itertools.accumulate(len(cell) - n for cell, n in zip(self._cells, skip, strict=True)))
+        cells = [(i, bisect_right(ends, i)) for i in indices]
+        return [self._cells[cell][skip[cell] + i - (ends[cell - 1] if cell else 0)] for i, cell in cells]
+
+
+def front_first(ranked: list[Ranked], count: int) -> list[Ranked]:
+    """Move `count` trials to the front of a sorted list: feasible trials on the Pareto front, then those on the next front, and so on."""
+    values = np.array([one[1] for one in ranked])
+    feasible = np.flatnonzero([not one[0] for one in ranked])
+    feasible = feasible[np.argsort(values[feasible].sum(axis=1), kind="stable")]
+    best: list[int] = []
+    while len(best) < count and len(feasible):
+        rest = feasible
+        while len(rest) and len(best) < count:
+            best.append(int(rest[0]))  # The trial with the smallest sum is not dominated.
+            rest = rest[(values[rest] < values[rest[0]]).any(axis=1)]
+        feasible = feasible[~np.isin(feasible, best)]
+    chosen = set(best)
+    return [ranked[i] for i in best] + [one for i, one in enumerate(ranked) if i not in chosen]
+
+
+def _median_change(history: History, level: Level, above: Level) -> float:
+    """Return the median change of the values of trials from a level to the next higher level; 0 if no trial reached both."""
+    changes = []
+    for _, values, number in _Rung(history, above).spread(CHANGES):
+        value = history.known[number].intermediate_values.get(int(level), math.nan)
+        change = values[0] - history.signs[0] * value
+        if math.isfinite(change):
+            changes.append(change)
+    return float(np.median(changes)) if changes else 0.0
+
+
+def share_of_noise(repeats: Repeats) -> float:
+    """Return the variance of the value of a repeated configuration, as a fraction of the variance of a trial's value."""
+    if repeats.aggregate == "mean":
+        return 1 / repeats.count
+    return min(1.0, math.pi / 2 / repeats.count) if repeats.aggregate == "median" else 1.0
+
+
+def scaled(values: np.ndarray) -> tuple[np.ndarray, float]:
     """Scale values to mean 0 and standard deviation 1, and clip values that are much worse than the others.
 
     Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are clipped to the whisker. Without clipping, a
@@ -69,14 +179,67 @@ def standardized(values: np.ndarray) -> np.ndarray:
         values: (n,) values; smaller is better.
 
     Returns:
-        (n,) scaled values; zeros if fewer than two distinct values are finite.
+        (n,) scaled values, zeros if fewer than two distinct values are finite; and the factor by which differences were multiplied.
     """
     finite = values[np.isfinite(values)]
     if not len(finite) or finite.min() == finite.max():
-        return np.zeros(len(values))
+        return np.zeros(len(values)), 0.0
     low, high = finite.min() / 2, finite.max() / 2  # halves, because the difference of two floats may overflow
     unit = np.where(np.isfinite(values), (values / 2 - low) / (high - low), np.inf)
     first, third = np.quantile(unit[np.isfinite(unit)], (0.25, 0.75))
     unit = np.minimum(unit, third + 1.5 * (third - first))
-    scaled: np.ndarray = (unit - unit.mean()) / max(unit.std(), 1e-12)
-    return scaled
+    deviation = max(float(unit.std()), 1e-12)
+    return (unit - unit.mean()) / deviation, float(0.5 / (high - low) / deviation)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Observations of a quantity that must not exceed a threshold: a constraint, or the failure of a trial.
+
+    Attributes:
+        name: Name of the process that models the quantity.
+        levels: (n,) levels at which the trials ended.
+        trials: The n trials.
+        values: (n,) values, with mean 0 and standard deviation 1.
+        threshold: Largest allowed value, on the scale of `values`.
+    """
+
+    name: str
+    levels: np.ndarray
+    trials: list[FrozenTrial]
+    values: np.ndarray
+    threshold: float
+
+    @classmethod
+    def of(cls, name: str, levels: list[Level], trials: list[FrozenTrial], values: np.ndarray) -> Limit:
+        """Scale values whose largest allowed value is 0."""
+        mean, deviation = float(values.mean()), max(float(values.std()), 1e-12)
+        return cls(name, np.array(levels), trials, (values - mean) / deviation, -mean / deviation)
+
+
+def limits(history: History, trials: Sequence[FrozenTrial], names: Collection[str], rng: np.random.RandomState) -> Iterator[Limit]:
+    """Yield a limit for failures if a trial failed, and one for each constraint that a trial violates.
+
+    A failure has the value 1, and any other end of a trial has the value −1.
+
+    Args:
+        history: History of the sweep.
+        trials: Trials whose values the model uses. They may occur several times, and may be running.
+        names: Names of the dimensions that a failed trial must have.
+        rng: Random number generator of the trial that is being sampled.
+    """
+    ended = [t for t in {t.number: t for t in trials}.values() if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+    failed = [t for _, t in sorted(history.failed.items()) if t.params.keys() >= set(names)]
+    if failed and ended:
+        if len(failed) > MOST // 2:
+            failed = [failed[i] for i in sorted(rng.choice(len(failed), MOST // 2, replace=False))]
+        yield Limit.of("failure", [FULL] * (len(ended) + len(failed)), ended + failed, np.repeat([-1.0, 1.0], [len(ended), len(failed)]))
+    violations = [(t, name, violation) for t in ended for name, violation in t.constraints.items() if violation < UNKNOWN]
+    for name in sorted({name for _, name, _ in violations}):
+        having = [t for t, other, _ in violations if other == name]
+        values = np.array([violation for _, other, violation in violations if other == name])
+        if values.max() > 0:
+            # Violations may be huge. The inverse hyperbolic sine is linear near the threshold, and logarithmic far from it.
+            unit = float(np.median(np.abs(values[values != 0])))
+            levels = [FULL if t.state is TrialState.COMPLETE else t.last_step or 1 for t in having]
+            yield Limit.of(f"constraint {name}", levels, having, np.arcsinh(values / unit))

@@ -53,6 +53,8 @@ class History:
         ended: Numbers of the ended and the paused trials that reached at least one level, by the highest level that they reached and by
             cell.
         known: Trials that have reached at least one level, by number.
+        failed: Trials that failed, by number.
+        signs: One number for each objective: 1 if smaller values are better, else -1. The values in `levels` are multiplied by it.
         tried: Configurations of the known trials; see `point_of`.
         last_step: Highest recorded step.
     """
@@ -77,6 +79,9 @@ class History:
         self.levels: dict[Level, dict[str, list[Ranked]]] = defaultdict(lambda: defaultdict(list))
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
+        self.failed: dict[int, FrozenTrial] = {}
+        self.signs: list[float] = [1.0]
+        self._deviations: dict[int, tuple[int, list[float]]] = {}  # of repeated configurations: degrees of freedom and sums of squares
         self.tried: set[Point] = set()
         self.last_step = 1
 
@@ -102,7 +107,7 @@ class History:
         """Read the new trials and the new values of running trials from a study."""
         self._study = study
         trials = study.get_trials(deepcopy=False)
-        signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
+        self.signs = signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
         fresh = []
         for trial in trials[self._read :]:
             if (first := repeat_of(trial)) is None:
@@ -113,7 +118,8 @@ class History:
         for number in resumed:
             self._paused.pop(number).remove(number)
         for number in [*self.running, *resumed, *fresh]:
-            trial = merge_repeats([trials[n] for n in (number, *self._repeated.get(number, ()))], self._repeats)
+            repeats = [trials[n] for n in (number, *self._repeated.get(number, ()))]
+            trial = merge_repeats(repeats, self._repeats)
             self.running[number] = trial
             for step, value in trial.intermediate_values.items():
                 self.last_step = max(self.last_step, step)
@@ -124,6 +130,10 @@ class History:
             if trial.state.is_finished():
                 del self.running[number]
                 self._repeated.pop(number, None)
+                if trial.state is TrialState.FAIL:
+                    self.failed[number] = trial
+                if len(repeats) > 1:
+                    self._deviations[number] = _deviations([t.values for t in repeats if t.state is TrialState.COMPLETE])
                 if violation := math.inf if trial.state is TrialState.FAIL else sum(v for v in trial.constraints.values() if v > 0):
                     for level, (_, values, _) in list(self._ranks[number].items()):
                         self._remove(trial, level)
@@ -160,6 +170,18 @@ class History:
         """Return the number of trials that reached a level."""
         return sum(map(len, self.levels[level].values())) if level in self.levels else 0
 
+    def noise(self) -> tuple[int, list[float]]:
+        """Estimate the variance of the values of one configuration, from the repeats of all configurations.
+
+        Returns:
+            (degrees of freedom, variances). There is one variance for each objective. The degrees of freedom are the number of repeats,
+            without the first trials. If they are 0, the variances are 0.
+        """
+        found = [found for found in self._deviations.values() if found[0]]
+        freedom = sum(degrees for degrees, _ in found)
+        # `fsum` is exact, so the result does not depend on the order in which trials ended.
+        return freedom, [math.fsum(sums[i] for _, sums in found) / max(freedom, 1) for i in range(len(self.signs))]
+
     def highest(self, enough: int) -> Level | None:
         """Return the highest level that at least `enough` trials reached; None if no level was reached by enough trials."""
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
@@ -171,6 +193,14 @@ class History:
         """
         groups = [dict(sorted(space.items())) for space in self._group.search_spaces]
         return sorted(groups, key=lambda space: tuple(space))
+
+
+def _deviations(values: Sequence[Sequence[float]]) -> tuple[int, list[float]]:
+    """Return (degrees of freedom, sum of the squared deviations from the mean of each objective), given the values of several repeats."""
+    if len(values) < 2 or not all(math.isfinite(v) for row in values for v in row):
+        return 0, []
+    means = [math.fsum(column) / len(column) for column in zip(*values, strict=True)]
+    return len(values) - 1, [math.fsum((v - m) ** 2 for v in column) for m, column in zip(means, zip(*values, strict=True), strict=True)]
 
 
 def internal(trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]) -> dict[str, list[float]]:

@@ -1,0 +1,83 @@
+"""Find out which dimensions are active in many configurations at once, and which choices are ordered. Pure functions, no I/O.
+
+A dimension is active if all its terms are true. The terms are those of its `when`, and for a dimension inside an option, that the option is
+chosen. A term on an inactive dimension is false. `sweeps.space.templates.fill` applies the same rules to one configuration.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sweeps.space import Dimension
+from sweeps.space.conditions import TESTS, Term
+from sweeps.space.templates import Template, enclosing_options
+
+
+def conditions_of(dimensions: Sequence[Dimension], template: Template) -> dict[str, tuple[Term, ...]]:
+    """Return the terms of each conditional dimension, by name.
+
+    Args:
+        dimensions: All dimensions of the space.
+        template: The sections of the space, which contain the dimensions.
+    """
+    outer = enclosing_options(template)
+    terms = {d.name: (*((Term(option[0], (option[1],)),) if (option := outer[d.name]) else ()), *d.when) for d in dimensions}
+    return {name: own for name, own in terms.items() if own}
+
+
+def is_ordered(dimension: Dimension) -> bool:
+    """Return True for a grid or a choice of at least three numbers in ascending or descending order, such as `choice: [16, 32, 64]`."""
+    numbers = [option.value for option in dimension.options]
+    if len(numbers) < 3 or not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+        return False
+    return any(all(a < b for a, b in itertools.pairwise(order)) for order in (numbers, numbers[::-1]))
+
+
+class Activity:
+    """The conditions of a space.
+
+    Args:
+        dimensions: All dimensions of the space by name, in the order of the file.
+        conditions: The terms of each conditional dimension, by name.
+        names: Names of the dimensions that have a column, in the order of the columns. The other dimensions have a single value.
+    """
+
+    def __init__(self, dimensions: Mapping[str, Dimension], conditions: Mapping[str, Sequence[Term]], names: Sequence[str]):
+        self._dimensions, self._conditions = dimensions, conditions
+        self._column = {name: i for i, name in enumerate(names)}
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Return the active dimensions of n configurations, a boolean array of shape (n, dimensions).
+
+        Args:
+            values: Values in Optuna's internal representation, an array of shape (n, dimensions). Values of inactive
+                dimensions are ignored.
+        """
+        active: dict[str, np.ndarray] = {}
+        for name in self._dimensions:
+            own = np.ones(len(values), dtype=bool)
+            for term in self._conditions.get(name, ()):
+                own &= active[term.name] & self._holds(term, values) if term.name in active else False
+            active[name] = own
+        result: np.ndarray = np.column_stack([active[name] for name in self._column]) if self._column else np.ones_like(values, bool)
+        return result
+
+    def _holds(self, term: Term, values: np.ndarray) -> np.ndarray:
+        """Return an array of shape (n,): True where the value of the term's dimension is accepted."""
+        dimension = self._dimensions[term.name]
+        column = values[:, self._column[term.name]] if term.name in self._column else np.full(len(values), _single(dimension))
+        if dimension.options:
+            accepted = np.array([term.holds(option.key) for option in dimension.options])
+            chosen: np.ndarray = accepted[np.nan_to_num(column).astype(int)]
+            return chosen
+        if dimension.q is not None or dimension.mean is not None:  # The value is not the key.
+            column = np.array([dimension.value(key) if key == key else np.nan for key in column.tolist()])
+        return np.logical_or.reduce([TESTS[sign](column, number) for sign, number in term.tests])
+
+
+def _single(dimension: Dimension) -> float:
+    """Return the only value of a dimension, in Optuna's internal representation."""
+    return 0.0 if dimension.options or dimension.lower is None else float(dimension.lower)
