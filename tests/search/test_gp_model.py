@@ -65,11 +65,11 @@ def test_conditional_dimensions_are_modeled(make_space, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_where_trials_fail_few_are_suggested(make_space, tmp_path):
+def test_the_best_trials_next_to_failures_are_found(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS))
-    asked = run(loop, 40, lambda p: None if p["x"] > 0.6 else {"loss": 1 - p["x"] + (p["y"] - 0.5) ** 2})
-    assert sum(t.params["x"] > 0.7 for t in asked[25:]) <= 2, "a third of random ones"
-    assert max(t.params["x"] for t in asked if t.params["x"] <= 0.6) > 0.57, "the best trials are next to those that fail"
+    asked = run(loop, 30, lambda p: None if p["x"] > 0.6 else {"loss": 1 - p["x"] + (p["y"] - 0.5) ** 2})
+    assert any(0.58 < t.params["x"] <= 0.6 and abs(t.params["y"] - 0.5) < 0.05 for t in asked), "one of 500 random ones"
+    assert sum(0.55 < t.params["x"] < 0.65 for t in asked[15:]) > 7, "a tenth of random ones"
 
 
 @pytest.mark.timeout(60)

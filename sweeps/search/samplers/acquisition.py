@@ -13,8 +13,8 @@ from scipy.special import ndtr
 from sweeps.search.samplers.gaussian_process import Process
 
 # Largest number of points of a front, by the number of objectives. With more points, `undominated` would return thousands of boxes.
-FRONT = {1: 160, 2: 160, 3: 30, 4: 12}
-MANY_OBJECTIVES = 8
+FRONT = {1: 160, 2: 160, 3: 16, 4: 8}
+MANY_OBJECTIVES = 6
 
 
 @dataclass(frozen=True)
