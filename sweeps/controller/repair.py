@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,14 @@ def _rebuild(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) 
     when = (folder / (RESULT if shown is not None else ORIGIN)).stat().st_mtime
     names = [path.name for path in SweepFolder(folder).trials.glob("*") if re.fullmatch(r"\d{4,9}", path.name)]
     trials = frozenset(int(name) for name in names if _trial_folder(folder, name) is not None)
-    return rebuild(lines, shown, SweepFacts(space, when, data if isinstance(data, str) else None, saved, trials))
+    points: Sequence[Mapping[str, Any]] = ()
+    if space.search.earlier:
+        from sweeps.search import earlier_trials
+        from sweeps.search.samplers.cell_sampler import starting_points_of
+
+        with contextlib.suppress(InputError):  # The file of the earlier trials may be damaged too.
+            points = starting_points_of(space, earlier_trials.read(folder, space))
+    return rebuild(lines, shown, SweepFacts(space, when, data if isinstance(data, str) else None, saved, trials, points))
 
 
 def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:

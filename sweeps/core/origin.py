@@ -55,6 +55,7 @@ class _Origin(TypedDict):
     began: NotRequired[Annotated[Number, Field(ge=0, lt=10**11)] | None]
     algorithm: NotRequired[Text]
     variables: NotRequired[dict[str, str]]
+    learned_from: NotRequired[list[Text]]
     metric: NotRequired[Text]
     max_trials: NotRequired[Count]
     repeats: NotRequired[Annotated[int, Field(gt=0, lt=10**9)]]

@@ -3,6 +3,7 @@
 NAME-DATE-TIME/
 ├── space.yaml            the space file, as it was when the sweep started
 ├── origin.json           the folder from which the space file was read, and the options of the sweep (see `core/origin.py`)
+├── earlier_trials.json   the trials of earlier sweeps from which the sweep learns, if the space file has `search.from`
 ├── provenance.json       git commit, package versions and seed, one entry for each start or resume
 ├── code.diff             the uncommitted changes of the user's code at the start; a resume adds code-2.diff and so on
 ├── study.journal         the study, unless it is in a database
@@ -40,6 +41,7 @@ from sweeps.core.trial import format_trial_id
 SPACE = "space.yaml"
 ORIGIN = "origin.json"
 PROVENANCE = "provenance.json"
+EARLIER_TRIALS = "earlier_trials.json"
 JOURNAL = "study.journal"
 LOCK = "lock"
 RAY = "ray.json"
@@ -56,7 +58,8 @@ CHECKPOINTS = "checkpoint_*"  # a glob pattern
 SCRATCH = ("tune", "gangs")
 # Everything that sweeps writes into a sweep's folder, as glob patterns for names. `sweeps rm` deletes nothing else.
 OWN = (
-    *(SPACE, ORIGIN, PROVENANCE, "code.diff", "code-*.diff", JOURNAL, LOCK, RAY, STAGES, RESULT, "sweep.log", "events.jsonl"),
+    *(SPACE, ORIGIN, EARLIER_TRIALS, PROVENANCE, "code.diff", "code-*.diff", JOURNAL, LOCK, RAY, STAGES, RESULT),
+    *("sweep.log", "events.jsonl"),
     *(
         "tensorboard",
         "commands",
@@ -86,6 +89,7 @@ class SweepFolder:
         path: The sweep's folder.
         space: The space file, as it was when the sweep started.
         origin: The file that records the folder from which the space file was read, and the options of the sweep.
+        earlier_trials: The trials of earlier sweeps from which the sweep learns, if the space file has `search.from`.
         journal: The file of the study, unless the study is in a database.
         lock: The file that is locked while a process runs the sweep.
         ray: The file that lists the processes of Ray, if the sweep has started Ray.
@@ -106,6 +110,7 @@ class SweepFolder:
         self.path = path
         self.space = path / SPACE
         self.origin = path / ORIGIN
+        self.earlier_trials = path / EARLIER_TRIALS
         self.journal = path / JOURNAL
         self.lock = path / LOCK
         self.ray = path / RAY

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root
 from sweeps.core.trial import Action, Report, Result, State, Trial
+from sweeps.search import earlier_trials
 from sweeps.search.exploit import exploit_donor
 from sweeps.search.optuna_asker import OptunaAsker
 from sweeps.search.plugins import scheduler_of
@@ -56,7 +57,7 @@ class SearchLoop:
         store.study.sampler = sampler
         compares = bool(scheduler.rungs())
         store.record_comparisons(compares)
-        self.queue = TrialQueue(self.space, scheduler_stops=compares)
+        self.queue = TrialQueue(self.space, scheduler_stops=compares, starting_points=sampler.starting_points)
         self.view = StudyView(self.space.search.seed, store.minimize)
         self.budget = BudgetState(store.objectives.goals)
         self.interrupted: deque[int] = deque()
@@ -73,11 +74,12 @@ class SearchLoop:
             space: The search space.
 
         Raises:
-            InputError: The algorithm needs a package that is not installed, a user-defined sampler or scheduler cannot be built, or the
-                database cannot be reached.
+            InputError: The algorithm needs a package that is not installed, a user-defined sampler or scheduler cannot be built, the
+                database cannot be reached, or the saved trials of earlier sweeps cannot be read.
             DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         """
-        scheduler, sampler = scheduler_of(space.scheduler), CellSampler(space)
+        earlier = earlier_trials.read(folder, space) if space.search.earlier else ()
+        scheduler, sampler = scheduler_of(space.scheduler), CellSampler(space, earlier)
         return cls(StudyStore(folder, space, all_rungs(scheduler)), scheduler, sampler)
 
     @property

@@ -1,6 +1,7 @@
 """Queue of the trials that have not started.
 
-Order: trials that the study already contains, then pending repeats, then initial points, then grid cells in round-robin. The study already
+Order: trials that the study already contains, then pending repeats, then initial points, then the best configurations of earlier sweeps
+(`search.from`), then grid cells in round-robin. The study already
 contains a trial that has not started in two cases: `sweeps enqueue` added the trial, or a crash interrupted the trial's start.
 
 The queue is pure: it does no I/O and reads no clock. Its state depends only on the recorded starts and ends of trials. The driver of a
@@ -10,7 +11,7 @@ resumed sweep reads these starts and ends from the study and rebuilds the same q
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,18 +55,20 @@ class TrialQueue:
         space: The search space, with its limits, initial points and repeats.
         scheduler_stops: True if the scheduler may stop trials early. In this case, the number of repeats is unknown until the first trials
             have ended, because only complete first trials are repeated.
+        starting_points: Configurations of earlier sweeps. They start after the initial points.
 
     Attributes:
         configurations_started: Number of configurations that have a first trial.
         results: (trial number, result) pairs of the ended trials, by the number of the configuration's first trial.
     """
 
-    def __init__(self, space: Space, scheduler_stops: bool):
+    def __init__(self, space: Space, scheduler_stops: bool, starting_points: Sequence[Keys] = ()):
         self.configurations_started = 0
         self.results: dict[int, list[tuple[int, Result]]] = {}
         self._space = space
         self._scheduler_stops = scheduler_stops
-        self._initial_points = [point.keys for point in space.search.initial_points if point.values is None]
+        points = [point.keys for point in space.search.initial_points if point.values is None]
+        self._initial_points: list[Keys] = [*points, *starting_points]
         self._started_in_cell = [0] * len(space.cells)
         self._enqueued = 0  # number of configurations that `sweeps enqueue` added; these are counted in `configurations_started`
         self._repeats_started: Counter[int] = Counter()  # by the number of the first trial

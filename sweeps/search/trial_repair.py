@@ -43,6 +43,7 @@ class SweepFacts:
         saved: Checkpoint with the best model of each trial that the result describes, by trial id. A trial without such a checkpoint is
             left out.
         trials: Numbers of the trials that have a trial folder.
+        starting_points: Keys of the configurations of earlier sweeps with which the sweep starts, by dimension.
     """
 
     space: Space
@@ -50,6 +51,7 @@ class SweepFacts:
     data: str | None = None
     saved: Mapping[str, Checkpoint] = field(default_factory=dict)
     trials: frozenset[int] = frozenset()
+    starting_points: Sequence[Mapping[str, Any]] = ()
 
 
 class TrialRepair:

@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import places
 from sweeps.space.passed_tables import ROWS, overrides_of
-from sweeps.space.problems import Problems, SpaceFile, report_domains
+from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SearchSections, option_names, perturbs, scheduler_keys
 from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, RuntimeEnv, SchedulerSpec, Search
@@ -381,6 +381,8 @@ class _Loader:
         if search and search.algorithm == "grid" and sampled:
             names = sampled[:5] + ["..."] * (len(sampled) > 5)
             self.file.wrong("search.algorithm", f"grid search allows only `grid` dimensions, but these are sampled: {', '.join(names)}")
+        if search and search.earlier and not sampled:
+            self.file.wrong("search.from", "has no effect, because no dimension is sampled; leave this key out")
         if limits and 0 < limits.max_trials < len(cells):
             self.file.wrong("limits.max_trials", f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}")
         elif limits and not limits.max_trials and sampled:
@@ -403,7 +405,7 @@ _HOMES = {"data": DataKeys, "objective": Objective, "search": Search, "limits": 
 
 def _hint(key: str) -> str:
     """Return the hint of a message about an unknown key at the top of the file."""
-    homes = [section for section, model in _HOMES.items() if key in {field.name for field in fields(model)}]
+    homes = [section for section, model in _HOMES.items() if key in key_names(model)]
     homes += ["scheduler"] * (key in scheduler_keys())
     if our_name("file", key) is None and len(homes) == 1:
         return f"move this key to the section `{homes[0]}`"

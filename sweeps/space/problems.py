@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -123,6 +124,14 @@ def fragments(model: type) -> Mapping[str, Fragment]:
     return by_name
 
 
+@functools.cache
+def key_names(model: type) -> tuple[str, ...]:
+    """Return the keys of a section: the names of the fields of its dataclass, or their aliases, such as `from`."""
+    hints = typing.get_type_hints(model, include_extras=True)
+    parts = {f.name: getattr(hints[f.name], "__metadata__", ()) for f in dataclasses.fields(model)}  # type: ignore[arg-type]
+    return tuple(next((alias for part in found if (alias := getattr(part, "alias", None))), name) for name, found in parts.items())
+
+
 def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
     """Validate a section, and return an instance of its dataclass. Return None if the section has a problem.
 
@@ -133,7 +142,7 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         at: Place of the section's key. Problems with missing keys get this place.
         problems: Collects the problems.
     """
-    names = [f.name for f in dataclasses.fields(model)]  # type: ignore[arg-type]
+    names = key_names(model)
     before = len(problems)
     tuned = report_domains(node, path, problems)
     if not node.is_map and node.value is not None:

@@ -29,7 +29,7 @@ def roots_of(space: Space) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd(), *filter(None, (space.functions,)))))
 
 
-def save_space(folder: Path, space: Space, began: float, **more: str | int | None) -> None:
+def save_space(folder: Path, space: Space, began: float, **more: str | int | list[str] | None) -> None:
     """Save the space file, its original place and the overrides in the sweep's folder. The sweep can be resumed from this folder alone.
 
     Args:

@@ -297,12 +297,22 @@ class Search:
         seed: Seed of the data splits, the sampler and the trials.
         options: Options of the sampler, as a mapping.
         initial_points: Configurations to try in this order, before anything is sampled.
+        earlier: Earlier sweeps from which the sweep learns; the key `from` of the space file.
     """
 
     algorithm: Annotated[Text, Field(examples=["gp"])] = "auto"
     seed: Annotated[Annotated[StrictInt, Field(ge=0, lt=2**32)], Field(examples=[1])] = 0
     options: Annotated[dict[str, Any] | None, Field(examples=[{"n_startup_trials": 20}])] = None
     initial_points: Annotated[Points, Field(examples=[[{"params.eta": 0.1}]])] = ()
+    earlier: Annotated[
+        tuple[Text, ...],
+        BeforeValidator(value_types.sweep_names),
+        Field(
+            alias="from",
+            examples=[["latest"]],
+            description="Earlier sweeps with the same objective, from which the sweep learns: folders, names, `latest` or addresses",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "algorithm": "sampler method name type search_alg",
         "seed": "random_state",
         "initial_points": "points_to_evaluate",
+        "from": "warm_start prior_runs",
         "write `limits: {max_trials: N}`": "num_samples n_trials max_trials",
         "write `options: {n_startup_trials: 10}`": "n_startup_trials",
         _STOPPING: "pruner",

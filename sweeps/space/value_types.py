@@ -171,3 +171,10 @@ def causes(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and CLASS_NAME.fullmatch(name) for name in value):
         raise ValueError("must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]")
     return tuple(value)
+
+
+def sweep_names(value: Any) -> Any:
+    """Check that earlier sweeps are given as a list. Pydantic checks the names in the list."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("must be a list of sweeps, such as [latest]")
+    return value

@@ -24,7 +24,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an unknown key that resembles no valid key",
             "search: {temperature: 3}",
-            "6:10: search.temperature: unknown key; valid: algorithm, seed, options, initial_points",
+            "6:10: search.temperature: unknown key; valid: algorithm, seed, options, initial_points, from",
         ),
         line("unknown section of space", "space: {parms: {eta: 0.1}}", "5:9: space.parms: unknown section; did you mean `params`?"),
         line("unknown key of scaling", "space: {scaling: {workers: 2}}", "5:19: scaling.workers: unknown key; did you mean `num_workers`?"),

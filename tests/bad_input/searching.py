@@ -92,6 +92,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "search: {initial_points: [{value: 0.5}]}",
             "6:28: search.initial_points.0: a point with `value` must have a value for every active dimension; missing: params.eta",
         ),
+        line(
+            "an earlier sweep that is not in a list",
+            "search: {from: latest}",
+            "6:16: search.from: must be a list of sweeps, such as [latest], got latest",
+        ),
+        line("an earlier sweep that is a number", "search: {from: [3]}", "6:17: search.from.0: must be text, got 3"),
         line("a target that is not a number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
         line("patience of 0", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be an integer of at least 1, got 0"),
         line(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import get_args, get_type_hints
 
@@ -12,6 +11,7 @@ from sweeps.core import references, registry
 from sweeps.space import section_models
 from sweeps.space.domains import DOMAINS
 from sweeps.space.load import TOP
+from sweeps.space.problems import key_names
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS
@@ -27,7 +27,7 @@ MODELS = {
     "checkpoints": section_models.Checkpoints,
     "runtime_env": section_models.RuntimeEnv,
 }
-FIELDS = {place: tuple(f.name for f in dataclasses.fields(model)) for place, model in MODELS.items()} | {"scheduler": scheduler_keys()}
+FIELDS = {place: key_names(model) for place, model in MODELS.items()} | {"scheduler": scheduler_keys()}
 FIELDS["trainer"] += tuple(selecting_options())
 VALID = {
     **FIELDS,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
 
+    from sweeps.search.earlier_trials import EarlierSweep
     from sweeps.search.samplers.history import History
     from sweeps.space import Dimension
     from sweeps.space.conditions import Term
@@ -83,6 +84,9 @@ class SamplerContext:
         conditions: When a conditional dimension is active, by name: all terms must be true. For a dimension inside an option, one of the
             terms is that the option is chosen.
         repeats: How many trials a configuration has, and how their values are aggregated.
+        minimize: One boolean for each objective: True if smaller values are better.
+        earlier: Earlier sweeps from which the sweep learns.
+        starting_points: Number of configurations of earlier sweeps with which the sweep starts.
     """
 
     seed: int
@@ -92,6 +96,9 @@ class SamplerContext:
     dimensions: Mapping[str, Dimension] = field(default_factory=dict)
     conditions: Mapping[str, Sequence[Term]] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
+    minimize: tuple[bool, ...] = (True,)
+    earlier: tuple[EarlierSweep, ...] = ()
+    starting_points: int = 0
 
     @property
     def free(self) -> dict[str, BaseDistribution]:

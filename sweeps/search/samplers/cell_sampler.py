@@ -15,6 +15,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from sweeps.search.earlier_trials import EarlierSweep
 from sweeps.search.plugins import build_sampler
 from sweeps.search.samplers.activity import conditions_of
 from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, independent_sampler
@@ -31,19 +32,35 @@ class CellSampler(BaseSampler):
 
     Args:
         space: The search space.
+        earlier: Earlier sweeps from which the sweep learns.
 
     Raises:
         InputError: The algorithm needs a package that is not installed, or a user-defined algorithm cannot be built.
+
+    Attributes:
+        starting_points: Keys of the configurations of earlier sweeps with which the sweep starts, by dimension.
     """
 
-    def __init__(self, space: Space):
+    def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):
         self.seed, self._number = space.search.seed, 0
         self.cell: Mapping[str, Any] = {}
         always = {d.name: distribution_of(d) for d in space.always}
         grids = frozenset(d.name for d in space.dimensions if d.is_grid)
         dimensions = {d.name: d for d in space.dimensions}
         conditions = conditions_of(space.dimensions, space.sections)
-        context = SamplerContext(space.search.seed, always, grids, space.scheduler.max_t, dimensions, conditions, space.repeats)
+        self.starting_points = starting_points_of(space, earlier)
+        context = SamplerContext(
+            seed=space.search.seed,
+            always=always,
+            grids=grids,
+            max_t=space.scheduler.max_t,
+            dimensions=dimensions,
+            conditions=conditions,
+            repeats=space.repeats,
+            minimize=tuple(objective.goal == "minimize" for objective in space.objectives),
+            earlier=tuple(earlier),
+            starting_points=len(self.starting_points),
+        )
         built = build_sampler(space.search, context)
         self.model: Model | None = None if isinstance(built, ReseededSampler) else built
         self.optuna_sampler = built if isinstance(built, ReseededSampler) else independent_sampler()
@@ -93,3 +110,13 @@ class CellSampler(BaseSampler):
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Tell Optuna's sampler that a trial has ended."""
         self.optuna_sampler.sampler.after_trial(study, trial, state, values)
+
+
+def starting_points_of(space: Space, earlier: Sequence[EarlierSweep]) -> list[dict[str, Any]]:
+    """Return the keys of the configurations of earlier sweeps with which a sweep starts, by dimension; [] if it starts with none."""
+    if not earlier:
+        return []
+    from sweeps.search.samplers.earlier_sweeps import starting_points  # scipy takes long to import.
+
+    minimize = [objective.goal == "minimize" for objective in space.objectives]
+    return starting_points(earlier, {d.name: distribution_of(d) for d in space.dimensions}, minimize)

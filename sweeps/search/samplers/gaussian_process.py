@@ -145,7 +145,7 @@ class Process:
             x: (m, d) inputs of the running trials.
         """
         if len(x):
-            y = self.predict(x)[0]
+            y = self._posterior(x)[0]
             self.x, self.y = np.vstack([self.x, x]), np.concatenate([self.y, y])
             self._shares = np.concatenate([self._shares, np.ones(len(x))])
             self._solve(self._kernel(self.x, self.x))
@@ -159,6 +159,9 @@ class Process:
         Returns:
             (m,) posterior means and (m,) posterior standard deviations.
         """
+        return self._posterior(x)
+
+    def _posterior(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         kernel = self._kernel(x, self.x)
         solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
         variance = np.maximum(self._scale - np.sum(solved * solved, axis=0), 1e-12)

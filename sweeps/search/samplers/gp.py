@@ -36,7 +36,7 @@ class Gp(Algorithm):
         from sweeps.search.samplers.gp_model import GpModel
         from sweeps.study.distributions import distribution_of
 
-        return GpModel(
+        model = GpModel(
             self.n_startup_trials,
             self.deterministic_objective,
             {name: distribution_of(dimension) for name, dimension in context.dimensions.items()} or context.always,
@@ -45,3 +45,8 @@ class Gp(Algorithm):
             context.conditions,
             context.repeats,
         )
+        if context.earlier:
+            from sweeps.search.samplers.earlier_sweeps import earlier_processes
+
+            model.learn_from(earlier_processes(context.earlier, model.axes, context.minimize), context.starting_points)
+        return model

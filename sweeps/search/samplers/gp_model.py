@@ -29,6 +29,11 @@ from sweeps.space.conditions import Term
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
+    from sweeps.search.samplers.earlier_sweeps import EarlierProcess
+    from sweeps.search.samplers.gaussian_process import Noise, Process
+
+# Number of trials that must have a value before the model is used, if the sweep learns from earlier sweeps.
+WITH_EARLIER = 4
 
 
 class GpModel:
@@ -66,6 +71,20 @@ class GpModel:
         self.activity = Activity(dimensions, conditions, self.axes.names) if dimensions and conditions else None
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._kernels = FittedKernels()
+        self._earlier: Sequence[Sequence[EarlierProcess]] = ()
+        self._middle = 0  # number of the trial that is in the middle of the space
+
+    def learn_from(self, earlier: Sequence[Sequence[EarlierProcess]], starting_points: int) -> None:
+        """Use the processes of earlier sweeps as the prior mean. With such a prior, fewer suggestions are random.
+
+        The middle of the space is suggested after the starting points, the configurations of earlier sweeps with which the sweep starts.
+
+        Args:
+            earlier: The processes of each objective.
+            starting_points: Number of starting points.
+        """
+        self._earlier, self._middle = earlier, starting_points
+        self.enough = min(self.enough, WITH_EARLIER) if any(earlier) else self.enough
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
@@ -74,7 +93,7 @@ class GpModel:
         """
         if not set(self.names) - set(cell):
             return {}
-        if history.number == 0:
+        if history.number == self._middle:
             place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(self.axes.middle(rng))[0]
         elif len(history.known) < self.enough:
             return {}
@@ -117,7 +136,7 @@ class GpModel:
         for i, variance in enumerate(variances):
             values, factor = scaled(observed.values[:, i])
             noise = NONE if self.deterministic else VAGUE.with_estimate(variance * factor**2, freedom)
-            process = Process(inputs, values, self._categorical, shares, noise)
+            process = self._process(i, inputs, values, shares, noise)
             objectives.append(self._kernels.condition(process, f"objective {i}", history.study, count))
         bounds = []
         for limit in limits(history, observed.trials, self.always, rng):
@@ -126,6 +145,16 @@ class GpModel:
             bounds.append(Bound(self._kernels.condition(process, limit.name, history.study, count), limit.threshold))
         self._kernels.record(history.study, history.number)
         return Surrogate(objectives, bounds, self._at_full)
+
+    def _process(self, objective: int, inputs: np.ndarray, values: np.ndarray, shares: np.ndarray, noise: Noise) -> Process:
+        """Return the process of an objective. The processes of earlier sweeps are its prior mean."""
+        from sweeps.search.samplers.gaussian_process import Process
+
+        if self._earlier and self._earlier[objective]:
+            from sweeps.search.samplers.earlier_sweeps import ProcessWithPrior
+
+            return ProcessWithPrior(self._earlier[objective], inputs, values, self._categorical, shares, noise)
+        return Process(inputs, values, self._categorical, shares, noise)
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
         """Return the places of n trials, an array of shape (n, dimensions). The place of a dimension that a trial lacks is NaN."""

@@ -1,0 +1,168 @@
+"""Translate a configuration of an earlier sweep to the dimensions of a new space. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.core.json_files import is_number
+from sweeps.search.configuration_search import equal_values, key_of_value
+from sweeps.space import Dimension, Space
+from sweeps.space.conditions import ABSENT
+from sweeps.space.domains import multiple
+from sweeps.space.enumeration import any_key
+from sweeps.space.option_labels import option_keys
+from sweeps.space.templates import Chain, enclosing_options
+
+
+class OutsideDomain(Exception):
+    """A configuration has a value that the new space does not allow.
+
+    Attributes:
+        reason: Why the new sweep does not learn from the configuration, such as "outside the domain of params.eta".
+    """
+
+    def __init__(self, dimension: Dimension):
+        self.reason = f"outside the domain of {dimension.name}"
+        super().__init__(self.reason)
+
+
+@dataclass(frozen=True)
+class EarlierValue:
+    """A value in a configuration of an earlier sweep.
+
+    Attributes:
+        value: The value. For an option of a grid or a choice, the option's value.
+        key: Key that the value has as an option; ABSENT if this key is not known.
+    """
+
+    value: Any
+    key: Any = ABSENT
+
+
+class Translator:
+    """Translate configurations of an earlier sweep to a new space.
+
+    Args:
+        earlier: Space of the earlier sweep.
+        space: The new space.
+    """
+
+    def __init__(self, earlier: Space, space: Space):
+        self._earlier = {dimension.name: dimension for dimension in earlier.dimensions}
+        self._space = space
+        self._outer = enclosing_options(space.sections)
+        self._names = self._earlier_names()
+        self._chain = option_keys([earlier.sections.get("preprocessor", Chain(()))])[0]
+
+    def _earlier_names(self) -> dict[str, str]:
+        """Return the name that each dimension of the new space would have in the earlier space.
+
+        The name of a dimension inside an option contains the number of the option, such as `params.model.choice.1.depth`. The same option
+        may have another number in the earlier space.
+        """
+        dimensions = {dimension.name: dimension for dimension in self._space.dimensions}
+        names: dict[str, str] = {}
+        for name in dimensions:
+            names[name] = name
+            if (outer := self._outer[name]) is None:
+                continue
+            parent, before = dimensions[outer[0]], self._earlier.get(names[outer[0]])
+            number = next((i for i, option in enumerate(before.options if before else ()) if equal_values(option.key, outer[1])), None)
+            start = f"{parent.name}.{parent.kind}.{[option.key for option in parent.options].index(outer[1])}"
+            if before is not None and number is not None and name.startswith(start):
+                names[name] = f"{before.name}.{before.kind}.{number}{name.removeprefix(start)}"
+        return names
+
+    def translate(self, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the key of each dimension of the new space for which the earlier configuration has a value.
+
+        A dimension that the earlier configuration lacks is left out, and so are the dimensions that depend on it. A constant of the earlier
+        space is taken if the new dimension has its value.
+
+        Args:
+            keys: Key of each active dimension of the earlier configuration, by name; see `Dimension.value`.
+            constants: The sections `params`, `scaling` and `data` of the configuration, with all their values.
+
+        Raises:
+            OutsideDomain: The new space does not allow a value of the configuration.
+        """
+        found: dict[str, Any] = {}
+        missing: set[str] = set()
+
+        def choose(dimension: Dimension) -> Any:
+            outer = self._outer[dimension.name]
+            needed = {term.name for term in dimension.when} | ({outer[0]} if outer else set())
+            name = self._names[dimension.name]
+            if needed & missing or (key := self._key(dimension, name, keys, constants)) is ABSENT:
+                missing.add(dimension.name)
+                return any_key(dimension)
+            found[dimension.name] = key
+            return key
+
+        self._space.fill(choose)
+        return found
+
+    def _key(self, dimension: Dimension, name: str, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> Any:
+        """Return the key of a new dimension that has the name `name` in the earlier space; ABSENT if the configuration lacks it."""
+        if name in keys and name in self._earlier:
+            earlier = self._earlier[name]
+            return key_in(dimension, EarlierValue(earlier.value(keys[name]), keys[name] if earlier.options else ABSENT))
+        if (constant := self._constant(name, constants)) is None:
+            return ABSENT
+        try:
+            return key_in(dimension, constant)
+        except OutsideDomain:
+            return ABSENT
+
+    def _constant(self, name: str, constants: Mapping[str, Any]) -> EarlierValue | None:
+        """Return the value of a constant of the earlier space; None if there is none."""
+        if name == "preprocessor":
+            return EarlierValue(None, self._chain)
+        value: Any = constants
+        for part in name.split("."):
+            if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+                value = value[int(part)]
+            elif isinstance(value, Mapping) and part in value:
+                value = value[part]
+            else:
+                return None
+        return None if value is None else EarlierValue(value, value if _is_scalar(value) else ABSENT)
+
+
+def key_in(dimension: Dimension, earlier: EarlierValue) -> Any:
+    """Return the key of an earlier value in a dimension of the new space. A number is rounded to the dimension's steps.
+
+    Args:
+        dimension: Dimension of the new space.
+        earlier: The earlier value.
+
+    Raises:
+        OutsideDomain: The dimension does not have the value.
+    """
+    if dimension.options:
+        for option in dimension.options:
+            if earlier.key is not ABSENT and equal_values(option.key, earlier.key):
+                return option.key
+        for option in dimension.options:
+            if _is_scalar(option.value) and equal_values(option.value, earlier.value):
+                return option.key
+        raise OutsideDomain(dimension)
+    value = earlier.value
+    if not is_number(value):
+        raise OutsideDomain(dimension)
+    if dimension.lower is not None and dimension.highest is not None and not dimension.lower <= value <= dimension.highest:
+        raise OutsideDomain(dimension)
+    if dimension.q is not None:
+        value = multiple(value, dimension.q)
+    if dimension.is_integer:
+        value = round(value)
+    try:
+        return key_of_value(dimension, value)
+    except ValueError:
+        raise OutsideDomain(dimension) from None
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))

@@ -1,0 +1,217 @@
+"""Learn from the trials of earlier sweeps (`search.from`).
+
+The first configurations of the new sweep are the best configurations of the earlier sweeps. After that, `gp` uses a Gaussian process of
+each earlier sweep. The weighted sum of their predictions is the prior mean of the process of the new sweep. The weights are fitted to the
+values of the new sweep, so an earlier sweep that does not agree with these values soon has the weight 0.
+
+Related methods: Feurer et al., 2018, Scalable Meta-Learning for Bayesian Optimization using Ranking-Weighted Gaussian Process Ensembles;
+Golovin et al., 2017, Google Vizier, whose transfer learning stacks processes in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.study import StudyDirection
+from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from scipy.optimize import nnls
+
+from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
+from sweeps.search.samplers.encoding import Axes
+from sweeps.search.samplers.gaussian_process import VAGUE, Noise, Process
+from sweeps.search.samplers.gp_observations import fidelity, observations, scaled
+from sweeps.search.samplers.history import History
+
+# Number of configurations of earlier sweeps with which a new sweep starts.
+POINTS = 3
+# A starting point is among the best trials of its level: this fraction of them, but at least FEW.
+GOOD, FEW = 0.2, 4
+# Least number of observations of an earlier sweep for a process.
+ENOUGH = 5
+# Sum of the weights of the earlier sweeps before the new sweep has values, and the number of values that count as much as this assumption.
+ASSUMED, STRENGTH = 0.5, 4.0
+
+
+class _Trials:
+    """The trials of an earlier sweep, in the form in which a `History` reads them."""
+
+    def __init__(self, trials: Sequence[FrozenTrial], minimize: Sequence[bool]):
+        self._trials = list(trials)
+        self.directions = [StudyDirection.MINIMIZE if low else StudyDirection.MAXIMIZE for low in minimize]
+
+    def get_trials(self, deepcopy: bool = True) -> list[FrozenTrial]:
+        return self._trials
+
+
+def history_of(trials: Sequence[EarlierTrial], space: Mapping[str, BaseDistribution], minimize: Sequence[bool]) -> History:
+    """Return the trials of an earlier sweep as the history of a sweep.
+
+    Args:
+        trials: Trials of the earlier sweep.
+        space: Distributions of the dimensions of the new space, by name.
+        minimize: One boolean for each objective: True if smaller values are better.
+    """
+    frozen = []
+    for number, trial in enumerate(trials):
+        known = {name: distribution for name, distribution in space.items() if name in trial.keys}
+        state = TrialState.FAIL if math.isinf(trial.violation) else TrialState.PRUNED if trial.values is None else TrialState.COMPLETE
+        made = create_trial(
+            state=state,
+            values=trial.values if state is TrialState.COMPLETE else None,
+            params={name: trial.keys[name] for name in known},
+            distributions=known,
+            intermediate_values=dict(trial.rungs),
+            system_attrs={f"{_CONSTRAINTS_KEY}:earlier": trial.violation} if 0 < trial.violation < math.inf else {},
+        )
+        made.number = number
+        frozen.append(made)
+    history = History(space=space)
+    history.number = len(frozen)
+    history.refresh(_Trials(frozen, minimize))  # type: ignore[arg-type]
+    return history
+
+
+class EarlierProcess:
+    """Gaussian process of one objective of an earlier sweep, over the dimensions in which its trials differ.
+
+    Args:
+        places: (n, dimensions) places of the observations. The place of a dimension that a trial lacks is NaN.
+        fidelities: (n,) fidelities of the observations.
+        values: (n,) values of the observations.
+        categorical: (dimensions,) booleans: True for a categorical dimension.
+
+    Attributes:
+        columns: Indices of the dimensions of the new sweep that the process has.
+    """
+
+    def __init__(self, places: np.ndarray, fidelities: np.ndarray, values: np.ndarray, categorical: np.ndarray):
+        self.columns = [i for i, column in enumerate(places.T) if not np.isnan(column).any() and len(np.unique(column)) > 1]
+        inputs = np.column_stack([places[:, self.columns], fidelities])
+        self._process = Process(inputs, scaled(values)[0], np.append(categorical[self.columns], False))
+        self._process.condition(np.round(self._process.fit(self._process.start), 4))
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Predict the values at inputs of the new sweep's process: (m, dimensions + 1) places and fidelities. Return (m,) means."""
+        return self._process.predict(x[:, [*self.columns, x.shape[1] - 1]])[0]
+
+
+def earlier_processes(sweeps: Sequence[EarlierSweep], axes: Axes, minimize: Sequence[bool]) -> list[list[EarlierProcess]]:
+    """Return the processes of earlier sweeps for each objective. A sweep with too few observations has none.
+
+    Args:
+        sweeps: The earlier sweeps.
+        axes: Dimensions of the new sweep.
+        minimize: One boolean for each objective: True if smaller values are better.
+    """
+    processes: list[list[EarlierProcess]] = [[] for _ in minimize]
+    categorical = np.array([i in axes.choices for i in range(len(axes.names))], dtype=bool)
+    for sweep in sweeps:
+        history = history_of(sweep.trials, axes.space, minimize)
+        observed = observations(history, np.random.RandomState(0))
+        if len(observed.trials) < ENOUGH:
+            continue
+        rows = [
+            [d.to_internal_repr(t.params[name]) if name in t.params else np.nan for name, d in axes.space.items()] for t in observed.trials
+        ]
+        full = float(history.last_step)
+        fidelities = fidelity(observed.levels, min([*observed.levels, full]), full)
+        for i, known in enumerate(processes):
+            known.append(EarlierProcess(axes.places(np.array(rows)), fidelities, observed.values[:, i], categorical))
+    return [[process for process in known if process.columns] for known in processes]
+
+
+class ProcessWithPrior(Process):
+    """Gaussian process whose prior mean is a weighted sum of the predictions of earlier sweeps.
+
+    Args:
+        earlier: Processes of the earlier sweeps.
+        x: (n, dimensions + 1) inputs: places and fidelities.
+        y: (n,) values with mean 0 and standard deviation 1.
+        categorical, shares, noise: See `Process`.
+    """
+
+    def __init__(
+        self,
+        earlier: Sequence[EarlierProcess],
+        x: np.ndarray,
+        y: np.ndarray,
+        categorical: np.ndarray,
+        shares: np.ndarray | None = None,
+        noise: Noise = VAGUE,
+    ):
+        self._earlier = earlier
+        predicted = self._predictions(x)
+        self.weights = prior_weights(predicted, y)
+        super().__init__(x, y - predicted @ self.weights, categorical, shares, noise)
+
+    def _predictions(self, x: np.ndarray) -> np.ndarray:
+        return np.column_stack([process.predict(x) for process in self._earlier])
+
+    def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Predict the values at given inputs; see `Process.predict`."""
+        mean, deviation = self._posterior(x)
+        return mean + self._predictions(x) @ self.weights, deviation
+
+
+def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the weights of earlier sweeps: the least-squares weights that are not negative, pulled towards `ASSUMED`.
+
+    Args:
+        predicted: (n, sweeps) predictions of the earlier sweeps for the observations of the new sweep.
+        y: (n,) values of these observations, with mean 0.
+    """
+    count = predicted.shape[1]
+    centered = predicted - predicted.mean(axis=0) if len(predicted) else predicted
+    pull = math.sqrt(STRENGTH) * np.eye(count)
+    weights: np.ndarray = nnls(np.vstack([centered, pull]), np.concatenate([y, pull @ np.full(count, ASSUMED / count)]))[0]
+    return weights
+
+
+def starting_points(
+    sweeps: Sequence[EarlierSweep], space: Mapping[str, BaseDistribution], minimize: Sequence[bool]
+) -> list[dict[str, Any]]:
+    """Return the configurations of earlier sweeps with which a new sweep starts, at most `POINTS` if there are fewer sweeps than that.
+
+    The first point of each sweep is its best trial. Each further point is the good trial that differs most from the points so far.
+
+    Args:
+        sweeps: The earlier sweeps.
+        space: Distributions of all dimensions of the new space, by name.
+        minimize: One boolean for each objective: True if smaller values are better.
+    """
+    chosen: list[dict[str, Any]] = []
+    orders = [_good(history_of(sweep.trials, space, minimize)) for sweep in sweeps]
+    for turn in range(POINTS):
+        for good in orders:
+            if good and (turn == 0 or len(chosen) < POINTS):
+                best = good[0] if turn == 0 else max(good, key=lambda keys: min(_distance(keys, other, space) for other in chosen))
+                if all(_distance(best, other, space) > 0 for other in chosen):
+                    chosen.append(best)
+    return chosen
+
+
+def _good(history: History) -> list[dict[str, Any]]:
+    """Return the keys of the good trials at the highest level that enough trials reached, the best first."""
+    level = history.highest(FEW) or history.highest(1)
+    if level is None:
+        return []
+    ranked = sorted(rank for cell in history.levels[level].values() for rank in cell if not rank[0] and math.isfinite(rank[1][0]))
+    return [dict(history.known[number].params) for _, _, number in ranked[: max(FEW, math.ceil(GOOD * len(ranked)))]]
+
+
+def _distance(a: Mapping[str, Any], b: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> float:
+    """Return the sum of the squared differences of two configurations. A dimension that only one has counts as much as a whole range."""
+    total = float(len(a.keys() ^ b.keys()))
+    for name in a.keys() & b.keys():
+        distribution = space[name]
+        if isinstance(distribution, CategoricalDistribution) or distribution.single():
+            total += a[name] != b[name]
+        else:
+            places = Axes({name: distribution}).unit(np.array([[a[name]], [b[name]]]))
+            total += float(places[0, 0] - places[1, 0]) ** 2
+    return total

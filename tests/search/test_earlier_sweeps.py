@@ -1,0 +1,291 @@
+"""What a sweep learns from earlier sweeps: the translation of their trials, the first configurations, and the prior of `gp`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.core.errors import InputError
+from sweeps.search import earlier_trials
+from sweeps.search.earlier_configurations import OutsideDomain, Translator
+from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
+from sweeps.search.samplers.earlier_sweeps import ProcessWithPrior, earlier_processes, prior_weights, starting_points
+from sweeps.search.samplers.encoding import Axes
+from sweeps.search.samplers.gaussian_process import Process
+from sweeps.search.search_loop import SearchLoop
+from sweeps.space.enumeration import any_key
+from sweeps.study.distributions import distribution_of
+from sweeps.study.trial_building import build_trial
+from tests.search.test_samplers import BODY, run
+
+NUMBERS = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}"
+MANY = """
+preprocessor: {grid: [StandardScaler, MinMaxScaler]}
+params:
+  x: {uniform: [0.0, 1.0]}
+  q: {quniform: [0.0, 1.0, 0.1]}
+  l: {loguniform: [1e-3, 1.0]}
+  n: {randn: [3, 2]}
+  depth: {lograndint: [1, 9]}
+  kind: {choice: [a, b, {name: c, inside: {uniform: [0, 1]}}]}
+  drop: {uniform: [0, 1], when: {params.kind: b}}
+"""
+
+
+def with_from(space):
+    import dataclasses
+
+    return dataclasses.replace(space, search=dataclasses.replace(space.search, earlier=("earlier",)))
+
+
+def configuration(space, rng: np.random.RandomState):
+    """A random configuration of a space: its keys, and the constants of its trial."""
+    keys = {}
+
+    def choose(dimension):
+        distribution = distribution_of(dimension)
+        if dimension.options:
+            keys[dimension.name] = dimension.options[rng.randint(len(dimension.options))].key
+        else:
+            low, high = distribution.low, distribution.high
+            key = rng.randint(low, high + 1) if dimension.is_integer else rng.uniform(low, high)
+            keys[dimension.name] = int(key) if dimension.is_integer else dimension.value(key) if dimension.q else float(key)
+        return keys[dimension.name]
+
+    trial = build_trial(space, 0, choose)
+    return keys, {"params": trial.params, "scaling": trial.shape.scaling, "data": trial.data}
+
+
+def sweep_of(space, value, count: int = 30, seed: int = 0, name: str = "earlier") -> EarlierSweep:
+    """An earlier sweep with random configurations, whose values are given by a function of their parameters."""
+    rng, trials = np.random.RandomState(seed), []
+    for _ in range(count):
+        keys, constants = configuration(space, rng)
+        result = float(value(constants["params"]))
+        trials.append(EarlierTrial(keys, {1: result + 1, 3: result + 1 / 3}, (result,)))
+    return EarlierSweep(name, f"/runs/{name}", tuple(trials))
+
+
+# ---- translation
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_configuration_of_an_equal_space_stays_the_same(make_space_once, seed):
+    space = make_space_once(MANY)
+    keys, constants = configuration(space, np.random.RandomState(seed))
+    translated = Translator(space, space).translate(keys, constants)
+    assert translated.keys() == keys.keys()
+    for name, key in keys.items():
+        assert translated[name] == (pytest.approx(key) if isinstance(key, float) else key)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.05, 0.95), st.sampled_from(["uniform: [0, {}]", "quniform: [0, 1, 0.25]", "choice: [0.0, 0.5]"]))
+def test_a_translated_configuration_is_in_the_new_space_or_is_left_out(make_space_once, seed, high, domain):
+    earlier = make_space_once(MANY)
+    changed = MANY.replace("uniform: [0.0, 1.0]", domain.format(high), 1).replace("kind: {choice: [a, b,", "kind: {choice: [b,")
+    new = make_space_once(changed + "  added: {uniform: [0, 1]}\n")
+    keys, constants = configuration(earlier, np.random.RandomState(seed))
+    try:
+        translated = Translator(earlier, new).translate(keys, constants)
+    except OutsideDomain as e:
+        assert e.reason in ("outside the domain of params.x", "outside the domain of params.kind")
+        return
+    assert "params.added" not in translated
+    asked = []
+
+    def choose(dimension):
+        asked.append(dimension.name)
+        key = translated.get(dimension.name, any_key(dimension))
+        assert distribution_of(dimension)._contains(distribution_of(dimension).to_internal_repr(key))
+        return key
+
+    new.fill(choose)
+    assert set(translated) == set(asked) - {"params.added"}
+
+
+@pytest.fixture(scope="module")
+def make_space_once(tmp_path_factory):
+    """Load a space from its body. A body that was loaded before is not loaded again."""
+    from functools import cache
+
+    from sweeps.space import load
+
+    @cache
+    def make(body: str):
+        head = 'name: made\ntrainer: xgboost\ndata: {train: "sklearn:iris", label: target, valid: 0.2}\n'
+        head += "objective: {metric: loss, goal: minimize}\nlimits: {max_trials: 40}\nspace:"
+        file = tmp_path_factory.mktemp("made") / "made.yaml"
+        file.write_text(head + body.replace("\n", "\n  ").rstrip() + "\n")
+        return load(file)
+
+    return make
+
+
+CHANGES = [
+    ("{uniform: [0, 1]}", 0.5, "{uniform: [0, 0.6]}", 0.5),
+    ("{uniform: [0, 1]}", 0.7, "{uniform: [0, 0.6]}", None),
+    ("{uniform: [0, 1]}", 0.52, "{quniform: [0, 1, 0.1]}", 0.5),
+    ("{loguniform: [0.01, 1]}", 0.5, "{uniform: [0, 1]}", 0.5),
+    ("{choice: [16, 32]}", 32, "{lograndint: [8, 65]}", 32),
+    ("{choice: [16, 32]}", 32, "{choice: [64, 32]}", 32),
+    ("{choice: [16, 32]}", 16, "{choice: [64, 32]}", None),
+    ("{choice: [a, 32]}", "a", "{lograndint: [8, 65]}", None),
+    ("{randint: [1, 9]}", 4, "{choice: [2, 4]}", 4),
+    ("{randint: [1, 9]}", 4, "{randn: [4, 2]}", 0.5),
+    ("{randn: [4, 2]}", 0.5, "{uniform: [0, 9]}", 4.0),
+    ("{grid: [a, b]}", "b", "{choice: [b, c]}", "b"),
+    ("6", None, "{randint: [1, 9]}", 6),
+    ("6", None, "{choice: [2, 4]}", "missing"),
+    ("null", None, "{randint: [1, 9]}", "missing"),
+]
+
+
+@pytest.mark.parametrize(("before", "key", "after", "expected"), CHANGES)
+def test_the_domain_of_a_dimension_changes(make_space_once, before, key, after, expected):
+    body = "\nparams:\n  other: {uniform: [0, 1]}\n  d: "
+    earlier, new = make_space_once(body + before), make_space_once(body + after)
+    keys = {"params.other": 0.5} | ({} if key is None else {"params.d": key})
+    constants = {"params": {"other": 0.5} | ({"d": 6 if before == "6" else None} if key is None else {})}
+    if expected is None:
+        with pytest.raises(OutsideDomain, match=r"params\.d"):
+            Translator(earlier, new).translate(keys, constants)
+    elif expected == "missing":
+        assert Translator(earlier, new).translate(keys, constants) == {"params.other": 0.5}
+    else:
+        assert Translator(earlier, new).translate(keys, constants) == {"params.other": 0.5, "params.d": pytest.approx(expected)}
+
+
+def test_a_chain_that_was_a_constant_is_an_option_now(make_space_once):
+    body = "\nparams: {x: {uniform: [0, 1]}}"
+    constant, none = make_space_once("\npreprocessor: [SimpleImputer, StandardScaler]" + body), make_space_once(body)
+    new = make_space_once("\npreprocessor: {choice: [none, [SimpleImputer, StandardScaler]]}" + body)
+    assert Translator(constant, new).translate({"params.x": 0.5}, {})["preprocessor"] == "SimpleImputer+StandardScaler"
+    assert Translator(none, new).translate({"params.x": 0.5}, {})["preprocessor"] == "none"
+    other = make_space_once("\npreprocessor: {grid: [StandardScaler, MinMaxScaler]}" + body)
+    assert Translator(none, other).translate({"params.x": 0.5}, {}) == {"params.x": 0.5}
+
+
+def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_once):
+    earlier = make_space_once("\nparams: {drop: {uniform: [0, 1]}, x: {uniform: [0, 1]}}")
+    new = make_space_once("\nparams: {kind: {choice: [b, a]}, drop: {uniform: [0, 1], when: {params.kind: b}}, x: {uniform: [0, 1]}}")
+    assert Translator(earlier, new).translate({"params.drop": 0.2, "params.x": 0.3}, {}) == {"params.x": 0.3}
+
+
+# ---- the file
+
+
+def test_the_saved_trials_are_read_back(tmp_path, make_space):
+    space = make_space(BODY)
+    sweep = EarlierSweep("a", "/runs/a", sweep_of(space, lambda p: p["x"]).trials, {"without a value": 2}, ("params.new",))
+    odd = (EarlierTrial({"params.x": 0.5}, {1: 2.0}), EarlierTrial({"params.x": 0.1}, {1: math.inf}, violation=math.inf))
+    earlier_trials.save(tmp_path, [sweep, EarlierSweep("b", "s3://bucket/b", odd)])
+    first, second = earlier_trials.read(tmp_path, space)
+    assert first == sweep
+    assert second.trials[0] == odd[0] and second.trials[1].violation == math.inf and math.isnan(second.trials[1].rungs[1])
+    assert str(first) == "30 of 32 configurations of a; left out: 2 without a value; it has no values for params.new"
+
+
+TRIAL = '{"sweeps": [{"name": "a", "place": "b", "left_out": {}, "new": [], "trials": [{"keys": KEYS, "rungs": RUNGS}]}]}'
+DAMAGED = [
+    *("", "[]", '{"sweeps": 3}', '{"sweeps": [{"name": "a"}]}', '{"sweeps": [{"name": 1}]}'),
+    TRIAL.replace("KEYS", '{"params.x": 2.0}').replace("RUNGS", "[]"),
+    TRIAL.replace("KEYS", '{"params.x": "a"}').replace("RUNGS", "[]"),
+    TRIAL.replace("KEYS", '{"params.z": 0.5}').replace("RUNGS", "[]"),
+    TRIAL.replace("KEYS", "{}").replace("RUNGS", '[["1", 2.0]]'),
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_file_is_one_clear_error(tmp_path, make_space, text):
+    (tmp_path / "earlier_trials.json").write_text(text)
+    with pytest.raises(InputError, match=r"earlier_trials\.json: .*restore"):
+        SearchLoop.open(tmp_path, with_from(make_space(NUMBERS)))
+
+
+# ---- the first configurations
+
+
+def test_a_sweep_starts_with_the_best_and_then_different_good_trials(make_space):
+    space = make_space(NUMBERS)
+    sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.3) ** 2, 40)
+    distributions = {d.name: distribution_of(d) for d in space.dimensions}
+    points = starting_points([sweep], distributions, [True])
+    best = sorted(sweep.trials, key=lambda t: t.values)
+    assert len(points) == 3 and points[0] == dict(best[0].keys)
+    assert all(point in [dict(t.keys) for t in best[:8]] for point in points), "a fifth of the trials are good"
+    assert starting_points([sweep], distributions, [False])[0] == dict(best[-1].keys)
+    several = starting_points([sweep_of(space, lambda p: p["x"], seed=i, name=str(i)) for i in range(5)], distributions, [True])
+    assert len(several) == 5, "each sweep gives its best trial"
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "gp", "random", "qmc", "nsga2"])
+def test_every_algorithm_starts_with_the_points_and_suggests_the_same_after_a_restart(make_space, tmp_path, algorithm):
+    space = with_from(make_space(BODY, 40, algorithm))
+    sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2)
+    best = min(sweep.trials, key=lambda t: t.values)
+    asked = []
+    for again in (False, True):
+        folder = tmp_path / str(again)
+        folder.mkdir()
+        earlier_trials.save(folder, [sweep])
+        loop = SearchLoop.open(folder, space)
+        first = run(loop, 2)
+        if again:
+            loop = SearchLoop.open(folder, space)
+        rest = run(loop, 12)
+        if again:
+            loop = SearchLoop.open(folder, space)
+        asked.append([*first, *rest, loop.ask(), loop.ask()])
+    assert [t.labels for t in asked[0]] == [t.labels for t in asked[1]]
+    assert asked[0][0].params["x"] == best.keys["params.x"]
+
+
+# ---- the prior of gp
+
+
+def test_the_weight_of_an_earlier_sweep_shows_how_well_it_agrees():
+    rng = np.random.RandomState(0)
+    predicted = rng.normal(size=(40, 2))
+    y = predicted[:, 0] + 0.1 * rng.normal(size=40)
+    agrees, other = prior_weights(predicted, y)
+    assert agrees > 0.9 and other < 0.1
+    assert prior_weights(-predicted[:, :1], y) == pytest.approx([0.0]), "a sweep that contradicts has no weight"
+    assert prior_weights(np.empty((0, 2)), np.empty(0)) == pytest.approx([0.25, 0.25])
+
+
+def test_without_weight_the_process_is_the_one_without_earlier_sweeps(make_space):
+    space = make_space(NUMBERS)
+    axes = Axes({d.name: distribution_of(d) for d in space.dimensions})
+    ((earlier,),) = earlier_processes([sweep_of(space, lambda p: p["x"])], axes, [True])
+    rng = np.random.RandomState(0)
+    x = np.column_stack([rng.rand(30, 2), np.ones(30)])
+    categorical = np.zeros(3, dtype=bool)
+    y = -x[:, 0] + x[:, 0].mean()
+    made = [Process(x, y, categorical), ProcessWithPrior([earlier], x, y, categorical)]
+    for process in made:
+        process.condition(process.fit(process.start))
+        process.imagine(x[:2] / 2)
+    assert made[1].weights == pytest.approx([0.0])
+    for a, b in zip(made[0].predict(x), made[1].predict(x), strict=True):
+        assert a == pytest.approx(b, abs=1e-6)
+
+
+def test_gp_finds_the_optimum_of_a_related_task_soon_and_leaves_an_unrelated_one(make_space, tmp_path):
+    space = make_space(NUMBERS, 40, "gp", scheduler="{name: none}")
+    found = {}
+    for name, center in (("related", 0.8), ("unrelated", 0.2)):
+        folder = tmp_path / name
+        folder.mkdir()
+        sweep = sweep_of(space, lambda p, c=center: (p["x"] - c) ** 2 + (p["y"] - c) ** 2, 40)
+        earlier_trials.save(folder, [sweep])
+        asked = run(SearchLoop.open(folder, with_from(space)), 20, lambda t: (t.params["x"] - 0.85) ** 2 + (t.params["y"] - 0.75) ** 2)
+        values = [(t.params["x"] - 0.85) ** 2 + (t.params["y"] - 0.75) ** 2 for t in asked]
+        found[name] = min(values[:12]), min(values)
+    assert found["related"][0] < 0.01, found
+    assert found["unrelated"][1] < 0.01, found
