@@ -26,6 +26,7 @@ from sweeps.space import load, schema, section_models
 from sweeps.space.data_section import SKLEARN
 from sweeps.space.domains import DOMAINS, RULES
 from sweeps.space.load import TOP
+from sweeps.space.problems import key_names
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS, required_parameters
@@ -185,14 +186,14 @@ def test_every_section_and_key_of_the_space_file_is_in_the_reference():
     for key in SCALING:
         row_of(SPACE_FILE, f"space.scaling.{key}")
     for section, (model, *_) in space_file.MODELS.items():
-        for field in dataclasses.fields(model):
-            row_of(SPACE_FILE, f"{section}.{field.name}")
+        for key in key_names(model):
+            row_of(SPACE_FILE, f"{section}.{key}")
     for key in scheduler_keys():
         assert any(row[0] == f"`scheduler.{key}`" for row in rows(SPACE_FILE))
 
 
 def test_keys_named_in_the_text_exist():
-    sections = {section: {f.name for f in dataclasses.fields(model)} for section, (model, *_) in space_file.MODELS.items()}
+    sections = {section: set(key_names(model)) for section, (model, *_) in space_file.MODELS.items()}
     sections["space"] = set(SECTIONS)
     sections["scheduler"] = set(scheduler_keys())
     for document in MANUAL:

@@ -16,6 +16,7 @@ from sweeps.terminal import text
 
 if TYPE_CHECKING:
     from sweeps.data.early_summary import SourceSummary
+    from sweeps.search.earlier_trials import EarlierSweep
     from sweeps.space import Space
 
 
@@ -69,7 +70,7 @@ def plan(
     available = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
     memory = host_resources.memory() if resources is None else None
     space = load(file, tuple(overrides))
-    planned = plan_space(space, available, free=free_bytes(root), memory=memory)
+    planned = plan_space(space, available, free=free_bytes(root), memory=memory, earlier=_earlier_sweeps(space, root))
     summaries = _summaries(space, call_loaders) if with_data else None
     if as_json:
         found = {} if summaries is None else {"data": [summary.to_json() for summary in summaries]}
@@ -81,6 +82,15 @@ def plan(
         from sweeps.data.early_summary import render as render_data
 
         click.echo(printable("\n" + render_data(summaries)))
+
+
+def _earlier_sweeps(space: Space, root: Path) -> tuple[EarlierSweep, ...]:
+    """Read the sweeps that `search.from` names. Reading a study imports Optuna, so nothing is imported if there are none."""
+    if not space.search.earlier:
+        return ()
+    from sweeps.controller.earlier_sweeps import read_earlier_sweeps
+
+    return read_earlier_sweeps(space, root)
 
 
 def _summaries(space: Space, call_loaders: bool) -> list[SourceSummary]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.controller import stored_sweeps
+from sweeps.controller.earlier_sweeps import read_earlier_sweeps
 from sweeps.controller.session import prepare_ray, reserve
 from sweeps.controller.status import SweepStatus
 from sweeps.controller.store_mirror import mirrored
@@ -34,6 +35,7 @@ from sweeps.data.prepared_store import refuse_untrusted
 from sweeps.data.trainer_checks import check_parameters
 from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
+from sweeps.search.earlier_trials import save as save_earlier_trials
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space, load
 from sweeps.space.passed_tables import ROWS, overrides_of, table_overrides
@@ -95,6 +97,7 @@ def run(
     address = address or address_in_job()
     _check(space, root, storage, address, cpus, has_tables=bool(tables))
     trackers = create_trackers(space)
+    earlier = read_earlier_sweeps(space, address_of_all or root) if space.search.earlier else ()
     prepare_ray(address)
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
@@ -106,7 +109,10 @@ def run(
             sweep.space = space = _load(dataclasses.replace(space, tables={}), (), table_overrides(SweepFolder(folder).tables))
             check_data(space)
         store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
-        stored = {"store": store} if store else {}
+        stored: dict[str, Any] = {"store": store} if store else {}
+        if earlier:
+            save_earlier_trials(folder, earlier)
+            stored["learned_from"] = [str(sweep) for sweep in earlier]
         _save(folder, space, began, storage, **stored, address=address, tracking_uri=uri and without_password(uri), cpus=cpus, gpus=gpus)
         with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
             return sweep.run()
@@ -128,7 +134,7 @@ def _load(space: str | os.PathLike[str] | Mapping[str, Any] | Space, overrides: 
     return dataclasses.replace(load(space, (*tables, *overrides)), overrides=tuple(overrides))
 
 
-def _save(folder: Path, space: Space, began: float, storage: str | None, **options: str | int | None) -> None:
+def _save(folder: Path, space: Space, began: float, storage: str | None, **options: str | int | list[str] | None) -> None:
     """Save the space file and the options of a new sweep. A database that cannot be reached is reported before Ray starts."""
     study_place = {} if storage is None else storages.new_settings(storage, folder.name)
     save_space(folder, space, began, **options, **study_place)

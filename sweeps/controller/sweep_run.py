@@ -27,6 +27,7 @@ from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import StoreError, SweepsError
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.notebooks import in_notebook
+from sweeps.core.origin import valid_origin_keys
 from sweeps.core.resources import auto_concurrency
 from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
@@ -197,7 +198,7 @@ class SweepRun:
         with contextlib.suppress(OSError):
             discard_stale(self.folder)
         try:
-            self._publish_stage("starting Ray")
+            self._publish_stage("starting Ray", () if self._search_loop else self._learned_from)
             with self._check_started_early(), self._session() as session:
                 self._interrupt.again()
                 concluded = self._search(session, trackers)
@@ -300,7 +301,14 @@ class SweepRun:
             raise SweepsError(f"{problem}. Restore the data, then continue: {resume_command(self.folder)}")
         session.close_workers()
         mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
-        return conclusion.conclude(controller, self.trust, mlflow=mlflow, fits=session.count_fits(), notes=session.dataset.notes)
+        return conclusion.conclude(
+            controller, self.trust, mlflow=mlflow, fits=session.count_fits(), notes=(*self._learned_from, *session.dataset.notes)
+        )
+
+    @property
+    def _learned_from(self) -> tuple[str, ...]:
+        """A message for each earlier sweep from which this sweep learns."""
+        return tuple(f"learns from {text}" for text in valid_origin_keys(self.folder).get("learned_from", ()))
 
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
         """Load the data, open the study, and tell the trackers that the sweep has started."""

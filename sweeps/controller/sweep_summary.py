@@ -46,6 +46,7 @@ class SweepSummary:
             not run.
         problems: Messages about the damaged files in the folder.
         store: Address of the sweep in S3-compatible storage; None if the sweep is only in its folder.
+        learned_from: Text about each earlier sweep from which the sweep learns.
         is_copy: True if the folder is a temporary copy of the sweep in the store.
     """
 
@@ -62,6 +63,7 @@ class SweepSummary:
     stages: dict[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     store: str | None = None
+    learned_from: tuple[str, ...] = ()
     is_copy: bool = False
 
     @property
@@ -89,6 +91,8 @@ class SweepSummary:
         }
         if self.store is not None:
             shown["store"] = self.store
+        if self.learned_from:
+            shown["learned_from"] = list(self.learned_from)
         if self.problems:
             shown["problems"] = [str(problem) for problem in self.problems]
         return shown
@@ -153,6 +157,7 @@ def summarize(folder: Path) -> SweepSummary:
         stages=stages,
         problems=tuple(problems),
         store=recorded_store(folder),
+        learned_from=tuple(origin.get("learned_from", ())),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError
 from sweeps.core.resources import BYTES, auto_concurrency, count_fitting_trials, parked_cpus
@@ -21,6 +21,9 @@ from sweeps.search.cells import Cell
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
 from sweeps.space.constants import constants
+
+if TYPE_CHECKING:
+    from sweeps.search.earlier_trials import EarlierSweep
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Plan:
         steps: Number of steps that all trials take under the scheduler; None if the scheduler has no `max_t`.
         disk: Disk space that the checkpoints need.
         ingest: How the data is read; None if the space names no data.
+        earlier: The earlier sweeps from which the sweep learns (`search.from`).
     """
 
     space: Space
@@ -63,6 +67,7 @@ class Plan:
     steps: StepCount | None
     disk: DiskUse
     ingest: Ingest | None
+    earlier: tuple[EarlierSweep, ...] = ()
 
     @property
     def trials(self) -> int:
@@ -81,6 +86,7 @@ class Plan:
             "file": str(self.space.path),
             "resources": dict(self.resources),
             "algorithm": {"name": self.space.search.algorithm, "reason": self.space.algorithm_reason},
+            "learns_from": [sweep.summary() for sweep in self.earlier],
             "constants": [{"name": name, "value": value} for name, value in constants(self.space.sections)],
             "dimensions": [{"name": d.name, "domain": d.kind, "values": domain(d)} for d in self.space.dimensions],
             "cells": [{"values": dict(cell), "trials": count} for cell, count in self.cells],
@@ -119,7 +125,13 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
     return ends | ({} if dim.q in (None, 1) else {"q": dim.q})
 
 
-def plan(space: Space, resources: Mapping[str, float], free: int | None = None, memory: float | None = None) -> Plan:
+def plan(
+    space: Space,
+    resources: Mapping[str, float],
+    free: int | None = None,
+    memory: float | None = None,
+    earlier: tuple[EarlierSweep, ...] = (),
+) -> Plan:
     """Predict the course of a sweep on a machine: its trials, workers, fits, steps and disk space.
 
     Args:
@@ -127,6 +139,7 @@ def plan(space: Space, resources: Mapping[str, float], free: int | None = None, 
         resources: Resources of the machine, such as `{"CPU": 8, "GPU": 2}`.
         free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
         memory: Memory of the machine in bytes; None if the memory is not limited.
+        earlier: The earlier sweeps that `search.from` names.
 
     Raises:
         InputError: A shape can never run on this machine.
@@ -161,4 +174,5 @@ def plan(space: Space, resources: Mapping[str, float], free: int | None = None, 
         steps=count_steps(scheduler, trials, min(concurrency, fitting), space.search.seed, repeats),
         disk=estimate_disk(space, free),
         ingest=choose_ingest(space) if space.data.given else None,
+        earlier=earlier,
     )

@@ -38,6 +38,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         "dimensions": _dimensions(plan, room),
         "constants": _constants(plan, room),
         "search": _wrapped([_search(plan)], room),
+        "learns from": _wrapped([str(sweep) for sweep in plan.earlier], room),
         "trials": _wrapped([_trials(plan)], room),
         "cells": _cells(plan, room),
         "shapes": _shapes(plan, room),
@@ -167,6 +168,7 @@ def _trials(plan: Plan) -> str:
     if given := plan.space.search.initial_points:
         run = sum(point.values is None for point in given)
         text += f"; the first {run} are initial points" if run else ""
+    text += "; the best configurations of the earlier sweeps start first" if plan.earlier else ""
     early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]
     return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.atomic_files import write_text
+from sweeps.core.origin import valid_origin_keys
 from sweeps.core.resources import COSTS
 from sweeps.core.secrets import masked, without_password
 from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
@@ -232,6 +233,8 @@ class RunWriter:
             "sweeps.space": space.public(space.text)[:TAG_LENGTH],
             "sweeps.dir": str(event.folder),
         }
+        if learned_from := valid_origin_keys(event.folder).get("learned_from"):
+            tags["sweeps.learned_from"] = "\n".join(learned_from)[:TAG_LENGTH]
         if event.git_commit is not None and event.git_dirty is not None:
             tags |= {"mlflow.source.git.commit": event.git_commit, "sweeps.git_dirty": event.git_dirty}
         batch.tags[parent] |= tags

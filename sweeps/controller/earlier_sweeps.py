@@ -1,0 +1,104 @@
+"""Read the earlier sweeps from which a new sweep learns (`search.from`). Nothing is written, and no code of these sweeps runs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.controller.stored_sweeps import opened
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.stores import recorded_store
+from sweeps.data.preflight import locate_problems
+from sweeps.search.earlier_configurations import OutsideDomain, Translator
+from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
+from sweeps.space import Objective, Space
+from sweeps.space.saved_space import recorded_space
+from sweeps.space.section_models import Repeats
+from sweeps.study import record
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+NO_VALUE = "without a value"
+
+
+def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
+    """Return the trials of the sweeps that `search.from` names, in the dimensions of a space.
+
+    Args:
+        space: The space of the new sweep.
+        root: Root folder or address of all sweeps.
+
+    Raises:
+        InputError: A sweep does not exist, is named twice, has another objective, or has no trial from which the new sweep can learn.
+    """
+    found: list[EarlierSweep] = []
+    problems: list[Problem] = []
+    for i, sweep in enumerate(space.search.earlier):
+        try:
+            with opened(sweep, root) as (folder, _):
+                earlier = _read(folder, space)
+            if any(earlier.place == other.place for other in found):
+                raise InputError(Problem("", f"`{sweep}` is the sweep {earlier.name}, which is named twice; name each sweep once"))
+            found.append(earlier)
+        except InputError as e:
+            problems += [Problem(f"search.from.{i}", f"{p.place}: {p.text}" if p.place else p.text) for p in e.problems]
+    if problems:
+        raise locate_problems(space, problems)
+    return tuple(found)
+
+
+def _read(folder: Path, space: Space) -> EarlierSweep:
+    """Read the sweep in a folder. The place of a problem is "" or a file of the sweep."""
+    study = record.copy_study(folder)
+    if study is None or "judged" not in study.user_attrs:
+        raise InputError(Problem("", f"the sweep {folder.name} has no trials yet; wait until it has values, or leave it out"))
+    _check_objectives(folder.name, record.Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives)
+    translator, left_out, trials = Translator(recorded_space(folder), space), Counter[str](), []
+    for keys, constants, trial in _configurations(study, Repeats(**study.user_attrs.get("repeats", {}))):
+        if not trial.intermediate_values and trial.values is None:
+            left_out[NO_VALUE] += 1
+            continue
+        try:
+            trials.append(_earlier_trial(translator.translate(keys, constants), trial))
+        except OutsideDomain as e:
+            left_out[e.reason] += 1
+    known = {name for trial in trials for name in trial.keys}
+    if not known:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common(3)) or "no dimension is in both spaces"
+        raise InputError(Problem("", f"no trial of {folder.name} fits this space ({reasons}); name another sweep, or leave it out"))
+    new = tuple(dimension.name for dimension in space.dimensions if dimension.name not in known)
+    return EarlierSweep(folder.name, recorded_store(folder) or str(folder), tuple(trials), dict(left_out), new)
+
+
+def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Objective]) -> None:
+    """Raise an InputError if an earlier sweep has other objectives than the new sweep."""
+    if [(o.metric, o.goal) for o in theirs] != [(o.metric, o.goal) for o in ours]:
+        text, own = (" and ".join(f"{o.goal} {o.metric}" for o in objectives) for objectives in (theirs, ours))
+        rule = "a sweep learns only from sweeps with the same objective"
+        raise InputError(Problem("", f"{sweep} has the objective {text}, but this sweep has {own}; {rule}, so leave {sweep} out"))
+
+
+def _configurations(study: Any, repeats: Repeats) -> Iterator[tuple[dict[str, Any], dict[str, Any], FrozenTrial]]:
+    """Yield the keys, the constants and the merged trials of each configuration that was started."""
+    from sweeps.search.samplers.configuration_view import merge_repeats
+
+    by_configuration: dict[int, list[FrozenTrial]] = defaultdict(list)
+    for t in study.get_trials(deepcopy=False):
+        if "begun" in t.user_attrs:
+            first = record.repeat_of(t)
+            by_configuration[t.number if first is None else first].append(t)
+    for trials in by_configuration.values():
+        begun = trials[0].user_attrs["begun"]
+        constants = {section: begun.get(section, {}) for section in ("params", "scaling", "data")}
+        yield record.keys_of(trials[0]), constants, merge_repeats(trials, repeats)
+
+
+def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial) -> EarlierTrial:
+    """Return a trial for the new sweep. If PBT changed the trial's parameters, its values at rungs are left out."""
+    failed = trial.state.name == "FAIL"
+    violation = float("inf") if failed else float(sum(v for v in trial.constraints.values() if v > 0))
+    rungs = {} if record.lineage_of(trial) else dict(trial.intermediate_values)
+    return EarlierTrial(keys, rungs, tuple(trial.values) if trial.state.name == "COMPLETE" else None, violation)
