@@ -1,0 +1,235 @@
+"""Effect of earlier sweeps (`search.from`) on the quality of the search: `python -m benchmarks.search_quality.warm_start --help`.
+
+Each pair has a task, and an earlier task on which a sweep of the same algorithm ran before. In related pairs, the earlier task is similar:
+the same function with other optima and other values, or a recorded table of the same model on other data. In unrelated pairs, the earlier
+task has the same dimensions and nothing else in common. The replays with and without the earlier sweep have the same seeds.
+
+`... run` adds replays to reports/search_quality_warm_start.jsonl; it may be interrupted at any time. `... report` writes the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from optuna.trial import TrialState
+
+from benchmarks.search_quality.ours import Ours
+from benchmarks.search_quality.replay import replay
+from benchmarks.search_quality.report import section
+from benchmarks.search_quality.tasks import Config, Task, task
+from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
+from sweeps.search.samplers.cell_sampler import CellSampler
+from sweeps.search.samplers.earlier_sweeps import starting_points
+from sweeps.study.distributions import distribution_of
+
+RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_warm_start.jsonl"
+BUDGETS = (2, 5, 10, 25)
+# Length of the earlier sweep, in trials of full length, and the first seed of earlier sweeps.
+EARLIER_BUDGET, EARLIER_SEED = 25, 1000
+
+
+def moved(name: str, by: float, scale: float) -> Task:
+    """Return a function whose optimum is moved by a fraction of each continuous dimension, and whose values are scaled."""
+    original = task(name)
+
+    def curve(config: Config) -> np.ndarray:
+        changed = dict(config)
+        for i, (dimension, axis) in enumerate(original.axes.items()):
+            if axis.kind == "float":
+                low, high = (np.log(axis.low), np.log(axis.high)) if axis.log else (axis.low, axis.high)
+                place = (np.log(config[dimension]) if axis.log else config[dimension]) - low
+                place = (place / (high - low) + (by if i % 2 else -by)) % 1.0
+                value = low + place * (high - low)
+                changed[dimension] = float(np.exp(value) if axis.log else value)
+        return 3.0 + scale * original.curve(changed)
+
+    return dataclasses.replace(original, name=f"{name}, moved", curve=curve)
+
+
+def mirrored(name: str) -> Task:
+    """Return a task in which every number is replaced by its mirror image in the range, and options are in another order."""
+    original = task(name)
+
+    def curve(config: Config) -> np.ndarray:
+        changed = dict(config)
+        for dimension, axis in original.axes.items():
+            value = config[dimension]
+            changed[dimension] = axis.low * axis.high / value if axis.log else axis.low + axis.high - value
+        return original.curve(changed)
+
+    return dataclasses.replace(original, name=f"{name}, mirrored", curve=curve)
+
+
+def renamed(name: str, target: str) -> Task:
+    """Return a task whose dimensions have the names of another task's dimensions. Values out of the range of this task become the end."""
+    original, dimensions = task(name), task(target).axes
+    names = dict(zip(dimensions, original.axes, strict=False))
+
+    def curve(config: Config) -> np.ndarray:
+        inside = {names[d]: min(value, original.axes[names[d]].high) for d, value in config.items() if d in names}
+        return original.curve({**{d: axis.low for d, axis in original.axes.items()}, **inside})
+
+    return dataclasses.replace(original, name=f"{name} as {target}", axes=dimensions, curve=curve)
+
+
+def shuffled(name: str) -> Task:
+    """Return a table in which the values of each dimension are in a random order."""
+    original, rng = task(name), np.random.RandomState(1)
+    orders = {dimension: rng.permutation(int(axis.high) + 1) for dimension, axis in original.axes.items()}
+
+    def curve(config: Config) -> np.ndarray:
+        return original.curve({dimension: int(orders[dimension][value]) for dimension, value in config.items()})
+
+    return dataclasses.replace(original, name=f"{name}, shuffled", curve=curve)
+
+
+# Pairs of a task and the function that returns the earlier task.
+RELATED: Mapping[str, Callable[[], Task]] = {
+    "branin": lambda: moved("branin", 0.05, 2.0),
+    "hartmann6": lambda: moved("hartmann6", 0.05, 0.5),
+    "rosenbrock4": lambda: moved("rosenbrock4", 0.05, 2.0),
+    "ackley5": lambda: moved("ackley5", 0.05, 0.5),
+    "cells": lambda: moved("cells", 0.1, 2.0),
+    "crossing": lambda: moved("crossing", 0.1, 0.5),
+    "xgb_cancer": lambda: task("xgb_digits"),
+    "xgb_california": lambda: task("xgb_cancer"),
+    "mlp_california": lambda: task("mlp_digits"),
+    "mlp_digits": lambda: task("mlp_california"),
+}
+UNRELATED: Mapping[str, Callable[[], Task]] = {
+    "branin": lambda: mirrored("branin"),
+    "hartmann6": lambda: mirrored("hartmann6"),
+    "rosenbrock4": lambda: renamed("crossing", "rosenbrock4"),
+    "ackley5": lambda: mirrored("ackley5"),
+    "cells": lambda: mirrored("cells"),
+    "crossing": lambda: renamed("rosenbrock4", "crossing"),
+    "xgb_cancer": lambda: shuffled("xgb_digits"),
+    "xgb_california": lambda: renamed("mlp_digits", "xgb_california"),
+    "mlp_california": lambda: shuffled("mlp_digits"),
+    "mlp_digits": lambda: renamed("xgb_california", "mlp_digits"),
+}
+KINDS = {"related": RELATED, "unrelated": UNRELATED}
+
+
+class Warm(Ours):
+    """Searcher of sweeps that learns from an earlier sweep."""
+
+    def __init__(self, target: Task, seed: int, algorithm: str, earlier: EarlierSweep):
+        super().__init__(target, seed, algorithm)
+        self.sampler = self.study.sampler = CellSampler(self.space, [earlier])
+        distributions = {d.name: distribution_of(d) for d in self.space.dimensions}
+        self._points = starting_points([earlier], distributions, [True])
+
+    def begin(self) -> tuple[int, dict[str, Any]]:
+        if self._points:
+            self.study.enqueue_trial(self._points.pop(0))
+        return super().begin()
+
+
+@cache
+def earlier_sweep(kind: str, name: str, algorithm: str, seed: int) -> EarlierSweep:
+    """Run the earlier sweep of a pair, and return its trials."""
+    source = KINDS[kind][name]()
+    searcher = Ours(source, EARLIER_SEED + seed, algorithm)
+    replay(source, searcher, (EARLIER_BUDGET,))
+    trials = []
+    for t in searcher.study.get_trials(deepcopy=False):
+        if t.intermediate_values:
+            values = tuple(t.values) if t.state is TrialState.COMPLETE else None
+            trials.append(EarlierTrial(t.params, t.intermediate_values, values))
+    return EarlierSweep(source.name, "", tuple(trials))
+
+
+def run(kinds: list[str], tasks: list[str], algorithm: str, seeds: range, minutes: float, out: Path, label: str) -> None:
+    """Run the replays that are not recorded yet, seed by seed, until the time is over."""
+    until = time.time() + 60 * minutes
+    done = {(r["kind"], r["method"], r["task"], r["seed"]) for r in read(out)}
+    for seed in seeds:
+        for kind in [*kinds, "without"]:
+            for name in tasks:
+                method = algorithm if kind == "without" else f"{algorithm}{label}"
+                if (kind, method, name, seed) in done:
+                    continue
+                if time.time() > until:
+                    return
+                earlier = None if kind == "without" else earlier_sweep(kind, name, algorithm, seed)
+                began = time.time()
+                searcher = Ours(task(name), seed, algorithm) if earlier is None else Warm(task(name), seed, algorithm, earlier)
+                regret = [round(r, 5) for r in replay(task(name), searcher, BUDGETS)]
+                row = {"kind": kind, "method": method, "task": name, "seed": seed, "budgets": BUDGETS, "regret": regret}
+                with open(out, "a") as f:
+                    f.write(json.dumps({**row, "seconds": round(time.time() - began, 2)}) + "\n")
+
+
+def read(file: Path) -> list[dict]:
+    """Return the recorded replays."""
+    return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")] if file.exists() else []
+
+
+def pairs(rows: list[dict], kind: str, method: str, name: str | None = None) -> np.ndarray:
+    """Return the regrets with and without the earlier sweep, as an array (pairs, 2, budgets), for one task or for all tasks."""
+    known = {(r["kind"], r["method"], r["task"], r["seed"]): r["regret"] for r in rows if name in (None, r["task"])}
+    algorithm = method.split(" ")[0]
+    both = [(regret, known.get(("without", algorithm, t, s))) for (k, m, t, s), regret in known.items() if (k, m) == (kind, method)]
+    return np.array([pair for pair in both if pair[1] is not None]).reshape(-1, 2, len(BUDGETS))
+
+
+def table(rows: list[dict], kind: str, method: str) -> str:
+    """Return a Markdown table with the mean regrets with / without the earlier sweep."""
+    lines = ["| task | earlier task | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds |"]
+    lines += ["|---|---|" + "---|" * (len(BUDGETS) + 1)]
+    for name, source in KINDS[kind].items():
+        found = pairs(rows, kind, method, name)
+        if len(found):
+            cells = " | ".join(f"{a:.3f} / {b:.3f}" for a, b in found.mean(axis=0).T)
+            lines.append(f"| {name} | {source().name} | {cells} | {len(found)} |")
+    found = pairs(rows, kind, method)
+    if len(found) > 1:
+        mean = found.mean(axis=0)
+        lines.append("| all | | " + " | ".join(f"{a:.3f} / {b:.3f}" for a, b in mean.T) + f" | {len(found)} |")
+        more = found[:, 0] - found[:, 1]
+        half = 1.96 * more.std(axis=0, ddof=1) / len(more) ** 0.5
+        lines.append("| difference | | " + " | ".join(f"{m:+.3f} ± {h:.3f}" for m, h in zip(more.mean(axis=0), half, strict=True)) + " | |")
+        lines.append("| ratio | | " + " | ".join(f"{a / b:.2f}" for a, b in mean.T) + " | |")
+    return "\n".join(lines) + "\n"
+
+
+def report(rows: list[dict]) -> str:
+    """Return all tables as Markdown."""
+    methods = dict.fromkeys((r["kind"], r["method"]) for r in rows if r["kind"] != "without")
+    return "\n".join(f"{kind}, `{method}`, with / without the earlier sweep:\n\n{table(rows, kind, method)}" for kind, method in methods)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.warm_start", description=__doc__)
+    parser.add_argument("verb", choices=["run", "report", "show"])
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--tasks", default=",".join(RELATED))
+    parser.add_argument("--algorithm", default="gp")
+    parser.add_argument("--seeds", default="0-7")
+    parser.add_argument("--minutes", type=float, default=7)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--label", default="", help="text after the algorithm's name, for a variant")
+    asked = parser.parse_args()
+    if asked.verb == "report":
+        section(RESULTS.with_name("search_quality.md"), "<!-- warm start -->", "<!-- end of the warm start -->", report(read(asked.out)))
+    elif asked.verb == "show":
+        print(report(read(asked.out)))
+    else:
+        first, _, last = asked.seeds.partition("-")
+        seeds = range(int(first), int(last or first) + 1)
+        run(asked.kinds.split(","), asked.tasks.split(","), asked.algorithm, seeds, asked.minutes, asked.out, asked.label)
+
+
+if __name__ == "__main__":
+    main()
