@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 from optuna.trial import TrialState
 
+from benchmarks.search_quality import tasks
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.replay import replay
 from benchmarks.search_quality.report import section
-from benchmarks.search_quality.tasks import Config, Task, task
+from benchmarks.search_quality.tasks import Config, Task
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
 from sweeps.search.samplers.cell_sampler import CellSampler
 from sweeps.search.samplers.earlier_sweeps import starting_points
@@ -35,6 +36,19 @@ RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_warm_start.jso
 BUDGETS = (2, 5, 10, 25)
 # Length of the earlier sweep, in trials of full length, and the first seed of earlier sweeps.
 EARLIER_BUDGET, EARLIER_SEED = 25, 1000
+
+
+def task(name: str) -> Task:
+    """Return a task. The dimensions of tables are numbered, because the trainer in the space file knows the names of its parameters."""
+    original = tasks.task(name)
+    if name in tasks.FUNCTIONS:
+        return original
+    names = {f"a{i}": dimension for i, dimension in enumerate(original.axes)}
+
+    def curve(config: Config) -> np.ndarray:
+        return original.curve({names[dimension]: value for dimension, value in config.items()})
+
+    return dataclasses.replace(original, axes={new: original.axes[old] for new, old in names.items()}, curve=curve)
 
 
 def moved(name: str, by: float, scale: float) -> Task:
@@ -47,8 +61,7 @@ def moved(name: str, by: float, scale: float) -> Task:
             if axis.kind == "float":
                 low, high = (np.log(axis.low), np.log(axis.high)) if axis.log else (axis.low, axis.high)
                 place = (np.log(config[dimension]) if axis.log else config[dimension]) - low
-                place = (place / (high - low) + (by if i % 2 else -by)) % 1.0
-                value = low + place * (high - low)
+                value = low + place + (by if i % 2 else -by) * (high - low)
                 changed[dimension] = float(np.exp(value) if axis.log else value)
         return 3.0 + scale * original.curve(changed)
 
@@ -149,13 +162,13 @@ def earlier_sweep(kind: str, name: str, algorithm: str, seed: int) -> EarlierSwe
     return EarlierSweep(source.name, "", tuple(trials))
 
 
-def run(kinds: list[str], tasks: list[str], algorithm: str, seeds: range, minutes: float, out: Path, label: str) -> None:
+def run(kinds: list[str], names: list[str], algorithm: str, seeds: range, minutes: float, out: Path, label: str) -> None:
     """Run the replays that are not recorded yet, seed by seed, until the time is over."""
     until = time.time() + 60 * minutes
     done = {(r["kind"], r["method"], r["task"], r["seed"]) for r in read(out)}
     for seed in seeds:
         for kind in [*kinds, "without"]:
-            for name in tasks:
+            for name in names:
                 method = algorithm if kind == "without" else f"{algorithm}{label}"
                 if (kind, method, name, seed) in done:
                     continue

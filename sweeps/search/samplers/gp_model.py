@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from sweeps.search.samplers.earlier_sweeps import EarlierProcess
     from sweeps.search.samplers.gaussian_process import Noise, Process
 
-# Number of trials that must have a value before the model is used, if the sweep learns from earlier sweeps.
-WITH_EARLIER = 4
+# Number of trials that must have a value before the model is used, if the sweep learns from earlier sweeps that agree with the values. They
+# agree if the sum of their weights is at least AGREES. If they do not agree, the first `n_startup_trials` trials are random as usual.
+WITH_EARLIER, AGREES = 4, 0.4
 
 
 class GpModel:
@@ -75,7 +76,7 @@ class GpModel:
         self._middle = 0  # number of the trial that is in the middle of the space
 
     def learn_from(self, earlier: Sequence[Sequence[EarlierProcess]], starting_points: int) -> None:
-        """Use the processes of earlier sweeps as the prior mean. With such a prior, fewer suggestions are random.
+        """Use the processes of earlier sweeps as the prior mean. If they agree with the first values, fewer suggestions are random.
 
         The middle of the space is suggested after the starting points, the configurations of earlier sweeps with which the sweep starts.
 
@@ -84,7 +85,6 @@ class GpModel:
             starting_points: Number of starting points.
         """
         self._earlier, self._middle = earlier, starting_points
-        self.enough = min(self.enough, WITH_EARLIER) if any(earlier) else self.enough
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
@@ -95,18 +95,20 @@ class GpModel:
             return {}
         if history.number == self._middle:
             place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(self.axes.middle(rng))[0]
-        elif len(history.known) < self.enough:
+        elif len(history.known) < (min(self.enough, WITH_EARLIER) if any(self._earlier) else self.enough):
             return {}
         else:
             place = self._best_place(history, cell, rng)
         return {} if place is None else {name: value for name, value in self.axes.external(place).items() if name not in cell}
 
     def _best_place(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> np.ndarray | None:
-        """Return the places with the largest score, an array of shape (dimensions,); None if every configuration was tried."""
+        """Return the places with the largest score, an array of shape (dimensions,); None for random values."""
         from sweeps.search.samplers.acquisition import acquisition, best_first, improvement_region
 
         observed = observations(history, rng)
         surrogate = self._surrogate(history, observed, rng)
+        if len(history.known) < self.enough and not self._earlier_agree(surrogate):
+            return None
         pending = [t for n, t in history.running.items() if n != history.number and self.always <= t.params.keys()]
         surrogate.imagine(self._places(pending))
 
@@ -155,6 +157,11 @@ class GpModel:
 
             return ProcessWithPrior(self._earlier[objective], inputs, values, self._categorical, shares, noise)
         return Process(inputs, values, self._categorical, shares, noise)
+
+    def _earlier_agree(self, surrogate: Surrogate) -> bool:
+        """Return True if the earlier sweeps agree with the values of the first objective."""
+        weights = getattr(surrogate.objectives[0], "weights", None)
+        return weights is not None and float(weights.sum()) >= AGREES
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
         """Return the places of n trials, an array of shape (n, dimensions). The place of a dimension that a trial lacks is NaN."""
