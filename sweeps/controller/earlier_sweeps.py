@@ -17,6 +17,7 @@ from sweeps.space import Objective, Space
 from sweeps.space.saved_space import recorded_space
 from sweeps.space.section_models import Repeats
 from sweeps.study import record
+from sweeps.study.objectives import Objectives
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -55,7 +56,7 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
     study = record.copy_study(folder)
     if study is None or "judged" not in study.user_attrs:
         raise InputError(Problem("", f"the sweep {folder.name} has no trials yet; wait until it has values, or leave it out"))
-    _check_objectives(folder.name, record.Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives)
+    _check_objectives(folder.name, Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives)
     translator, left_out, trials = Translator(recorded_space(folder), space), Counter[str](), []
     for keys, constants, trial in _configurations(study, Repeats(**study.user_attrs.get("repeats", {}))):
         if not trial.intermediate_values and trial.values is None:

@@ -204,9 +204,9 @@ def _named_modules(pickled: bytes) -> set[str]:
     previous = ""
     for opcode, value, _ in pickletools.genops(pickled):
         if "BINUNICODE" in opcode.name:
-            texts = [texts[1], value]
+            texts = [texts[1], str(value)]
         elif opcode.name in ("BINGET", "LONG_BINGET"):
-            texts = [texts[1], memo[value]]
+            texts = [texts[1], memo[int(value or 0)]]
         elif opcode.name == "MEMOIZE":
             memo.append(texts[1] if "BINUNICODE" in previous else "")
         elif opcode.name == "STACK_GLOBAL":  # The two values on top of the stack are the names of the module and of its member.

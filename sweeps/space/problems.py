@@ -125,10 +125,10 @@ def fragments(model: type) -> Mapping[str, Fragment]:
 
 
 @functools.cache
-def key_names(model: type) -> tuple[str, ...]:
+def key_names(model: Any) -> tuple[str, ...]:
     """Return the keys of a section: the names of the fields of its dataclass, or their aliases, such as `from`."""
     hints = typing.get_type_hints(model, include_extras=True)
-    parts = {f.name: getattr(hints[f.name], "__metadata__", ()) for f in dataclasses.fields(model)}  # type: ignore[arg-type]
+    parts = {f.name: getattr(hints[f.name], "__metadata__", ()) for f in dataclasses.fields(model)}
     return tuple(next((alias for part in found if (alias := getattr(part, "alias", None))), name) for name, found in parts.items())
 
 

@@ -49,7 +49,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a key of another scheduler",
             "scheduler: {name: asha, max_t: 9, brackets: 3}",
-            "6:35: scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, grace_period, reduction_factor, resource, type",
+            "6:35: scheduler.brackets: is a key of hyperband, not of asha; "
+            "keys of asha: max_t, grace_period, reduction_factor, resource, type",
         ),
         line(
             "PBT without perturbation_interval",

@@ -63,7 +63,9 @@ def test_everything_as_written(write) -> None:
     )
     assert space.objective == Objective("valid-auc", "maximize")
     assert space.search == Search("random", 7)
-    assert space.scheduler == SchedulerSpec("asha", {"max_t": 200, "grace_period": 10, "reduction_factor": 4, "resource": "step", "type": "stopping"})
+    assert space.scheduler == SchedulerSpec(
+        "asha", {"max_t": 200, "grace_period": 10, "reduction_factor": 4, "resource": "step", "type": "stopping"}
+    )
     assert space.limits == Limits(64, 5400.0, None, 0)
     filled = space.fill(lambda dim: 0.01)
     assert filled == {
