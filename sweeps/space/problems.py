@@ -142,7 +142,7 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         at: Place of the section's key. Problems with missing keys get this place.
         problems: Collects the problems.
     """
-    names = key_names(model)
+    names = key_names(model)  # type: ignore[arg-type]
     before = len(problems)
     tuned = report_domains(node, path, problems)
     if not node.is_map and node.value is not None:
