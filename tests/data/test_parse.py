@@ -20,6 +20,8 @@ from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import fit_transform
 from sweeps.data.variants import DataVariants
 from sweeps.space import load
+from sweeps.space.step_names import Step
+from tests.documents import block_beginning
 
 
 def parsed(rule, *texts):
@@ -132,6 +134,17 @@ def test_the_chain_gets_numbers_and_the_bundle_takes_texts(tmp_path):
     assert [column.type for column in schema] == ["string", "string"]
     rows = enforce_schema(pd.DataFrame({"day": ["02/01/1970"], "price": ["$1,000"]}), schema)
     assert again.transform(rows).to_dict("list") == {"price": [1000.0], "day": [1.0]}
+
+
+def test_the_step_of_the_page_adds_the_parts_of_a_date(tmp_path, monkeypatch):
+    (tmp_path / "dates.py").write_text(block_beginning("# dates.py"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    splits = load_splits(space_of(tmp_path, [("day", 1, None)]).data)
+    chain, prepared = fit_transform((Step("dates:date_parts", ("day",), {}),), splits.train, splits.label, parse=splits.parse)
+    assert set(prepared) == {"price", "day", "day_month", "day_weekday", "y"} and prepared["day_weekday"].dtype == "float64"
+    rows = pd.DataFrame({"price": ["$1"] * 2, "day": ["25/12/2026", None]})  # a Friday
+    friday, missing = chain.transform(rows)[["day_month", "day_weekday"]].to_numpy()
+    assert friday.tolist() == [12.0, 4.0] and np.isnan(missing).all()
 
 
 def test_the_label_is_parsed_when_the_rows_are_read(tmp_path):
