@@ -23,6 +23,7 @@ from sweeps.core import logging_setup
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
+from sweeps.core.notebooks import in_notebook
 from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, refuse_invalid_result
 from sweeps.core.secrets import without_password
@@ -95,13 +96,14 @@ def run(
     address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
     root, uri = Path(DEFAULT_ROOT if address_of_all or not dir else dir), _tracking_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
+    notes = _show_notes(space, on_progress)
     _check(space, root, storage, address, cpus, has_tables=bool(tables))
     trackers = create_trackers(space)
     earlier = read_earlier_sweeps(space, address_of_all or root) if space.search.earlier else ()
     prepare_ray(address)
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
-    sweep = SweepRun(space, root, folder, began, address, uri, on_progress, trackers=trackers)
+    sweep = SweepRun(space, root, folder, began, address, uri, on_progress, trackers=trackers, notes=notes)
     store: str | None = None
     try:
         if tables:
@@ -142,13 +144,21 @@ def _save(folder: Path, space: Space, began: float, storage: str | None, **optio
         storages.connect(storage)
 
 
+def _show_notes(space: Space, on_progress: Callable[[SweepStatus], None] | None) -> tuple[str, ...]:
+    """Log the notes about a space file. In a notebook, the live view shows them instead, and they are returned."""
+    notes = tuple(f"note: {note}" for note in space.notes)
+    if on_progress is None and in_notebook():
+        return notes
+    for note in notes:
+        logging.getLogger("sweeps").warning("%s", note)
+    return ()
+
+
 def _check(space: Space, root: Path, storage: str | None, address: str | None, cpus: int | None, has_tables: bool) -> None:
     """Raise an InputError that lists the problems that can be found before Ray starts.
 
     If the script passed tables (`has_tables`), the data is not checked, because the tables are not yet in the sweep's folder.
     """
-    for note in space.notes:
-        logging.getLogger("sweeps").warning("note: %s", note)
     if storage is not None:
         storages.check(storage)
     check_root(root)

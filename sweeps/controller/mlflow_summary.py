@@ -114,6 +114,7 @@ def renew_report(folder: Path, files: Collection[Path]) -> tuple[str, ...]:
     if not files or not named or not run:
         return ()
     uri = uris.allowed_uri(named, default_uri(folder.parent))
+    reason: str | None
     if uri is None:
         shown = without_password(named)
         reason: str | None = f"set MLFLOW_TRACKING_URI={shown} to let `export` replace it; only the sweep's folder names this server"

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sweeps.controller.notebook_html import status_html
@@ -22,11 +22,12 @@ STOPPING = f"{STOPPING_GENTLY}; interrupt again to stop at once"
 
 
 @contextlib.contextmanager
-def live_view(on_progress: StatusCallback | None) -> Iterator[StatusCallback | None]:
+def live_view(on_progress: StatusCallback | None, notes: Sequence[str] = ()) -> Iterator[StatusCallback | None]:
     """Yield a function to call with each status of a sweep: `on_progress`, or a live view in a notebook, or None.
 
     Args:
         on_progress: The user's function; None if the user gave none.
+        notes: Lines that the live view shows above the sweep.
     """
     if on_progress is not None or not in_notebook():
         yield on_progress
@@ -34,7 +35,7 @@ def live_view(on_progress: StatusCallback | None) -> Iterator[StatusCallback | N
     import IPython.display
 
     ipython: Any = IPython.display  # which has no types
-    view = NotebookView(ipython.DisplayHandle())
+    view = NotebookView(ipython.DisplayHandle(), notes)
     try:
         yield view
     finally:
@@ -46,18 +47,19 @@ class NotebookView:
 
     Args:
         handle: IPython's handle of one output, with the methods `display` and `update`.
+        notes: Lines above the sweep.
 
     Attributes:
         result: The result of the sweep; None if the sweep has none yet. Set it before `close`.
     """
 
-    def __init__(self, handle: Any):
+    def __init__(self, handle: Any, notes: Sequence[str] = ()):
         self._handle = handle
         self.result: SweepResult | None = None
         self._status: SweepStatus | None = None
         self._shown_at = 0.0  # time.monotonic()
         self._stage: tuple[str | None, str | None] = (None, None)
-        self._messages: list[str] = []
+        self._messages = list(notes)
 
     def __call__(self, status: SweepStatus) -> None:
         """Show a status, unless the view has shown another one of the same phase less than half a second ago."""

@@ -67,6 +67,7 @@ class SweepRun:
         trust: True to read pickles in the sweep's folder even if they are not signed with this user's key.
         trackers: All trackers except MLflow.
         share: The CPUs and GPUs that the sweep may use. Set it before `run`.
+        notes: Lines that the live view of a notebook shows above the sweep.
     """
 
     space: Space
@@ -79,6 +80,7 @@ class SweepRun:
     trust: bool = False
     trackers: Sequence[NamedTracker] = ()
     share: Share = EVERYTHING
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self._publish_status: StatusCallback = lambda status: None
@@ -166,7 +168,7 @@ class SweepRun:
 
     def run(self) -> SweepResult:
         """Run the sweep. This process must hold the lock on the sweep's folder. While the sweep runs, stdout goes to its log."""
-        with live_view(self.on_progress) as show:
+        with live_view(self.on_progress, self.notes) as show:
             self._publish_status = _with_stdout(show) if show else self._publish_status
             result = self._run_logged()
             if isinstance(show, NotebookView):

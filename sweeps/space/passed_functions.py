@@ -202,6 +202,7 @@ def _named_modules(pickled: bytes) -> set[str]:
     texts = ["", ""]  # the last two texts on the stack
     modules = set()
     previous = ""
+    value: Any
     for opcode, value, _ in pickletools.genops(pickled):
         if "BINUNICODE" in opcode.name:
             texts = [texts[1], str(value)]

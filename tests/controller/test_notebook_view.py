@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 import sweeps
-from sweeps.controller import notebook_view
+from sweeps.controller import api, notebook_view
 from sweeps.controller.notebook_html import RUNNING_TRIALS, status_html
 from sweeps.controller.notebook_view import STOPPING, NotebookView, best_of, live_view
 from sweeps.controller.status import BestTrial, ResourceUse, SweepStatus, TrialRow
@@ -97,6 +97,17 @@ def test_the_view_shows_the_sweep_and_its_running_trials(shape):
     assert Tags(status_html(waits)).text.endswith("trial 0007: waits for <2> GPUs")
     many = Tags(status_html(status(shape, rows=RUNNING_TRIALS + 5)))
     assert many.rows == RUNNING_TRIALS + 1 and "… and 5 more" in many.text
+
+
+def test_notes_about_the_space_are_lines_of_the_view_and_not_of_the_log(shape, monkeypatch, caplog):
+    handle = Handle()
+    NotebookView(handle, ["note: the functions are stored"])(status(shape))
+    assert Tags(handle.shown[0][1]["text/html"]).text.startswith("note: the functions are stored")
+    space = types.SimpleNamespace(notes=("the functions are stored",))
+    assert api._show_notes(space, None) == () and caplog.messages == ["note: the functions are stored"]
+    monkeypatch.setattr(api, "in_notebook", lambda: True)
+    assert api._show_notes(space, None) == ("note: the functions are stored",) and len(caplog.messages) == 1
+    assert api._show_notes(space, print) == () and len(caplog.messages) == 2, "the user's own function shows no notes"
 
 
 def test_the_view_is_updated_in_place_and_not_too_often(clock, shape):
