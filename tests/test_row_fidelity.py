@@ -44,9 +44,16 @@ def train(config):
             ray.train.report({"accuracy": value}, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
+class Model:
+    def __init__(self, neighbors):
+        self.neighbors = neighbors
+
+    def predict(self, frame):
+        return self.neighbors.predict(frame.to_numpy())
+
+
 def load(folder):
-    model = pickle.loads(Path(folder, "model.pkl").read_bytes())
-    return lambda frame: model.predict(frame.to_numpy())
+    return Model(pickle.loads(Path(folder, "model.pkl").read_bytes()))
 """
 SPACE = """
 name: rows
