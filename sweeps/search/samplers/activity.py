@@ -75,8 +75,8 @@ class Activity:
             return chosen
         if dimension.q is not None or dimension.mean is not None:  # The value is not the key.
             column = np.array([dimension.value(key) if key == key else np.nan for key in column.tolist()])
-        held: np.ndarray = np.logical_or.reduce([TESTS[sign](column, number) for sign, number in term.tests])
-        return held
+        holds: np.ndarray = np.logical_or.reduce([TESTS[sign](column, number) for sign, number in term.tests])
+        return holds
 
 
 def _single(dimension: Dimension) -> float:

@@ -38,7 +38,8 @@ class Model(Protocol):
             rng: Random number generator for this trial. Use no other generator, so that a resumed sweep suggests the same values.
 
         Returns:
-            Values by dimension name. Dimensions that are not in the returned mapping are sampled at random.
+            Values by dimension name. Dimensions that are not in the returned mapping are sampled at random. Values of inactive dimensions
+            are ignored.
         """
 
 
