@@ -33,7 +33,7 @@ def on_a_grid(trial) -> float:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("algorithm", ["tpe", "gp", "random", "qmc", "nsga2"])
+@pytest.mark.parametrize("algorithm", ["tpe", "random", "qmc", "nsga2"])  # `gp` also learns the noise from the repeats.
 def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path, algorithm):
     """Whatever the single values are: with the same means the same is suggested, as if each configuration were one trial."""
     asked = []

@@ -175,7 +175,7 @@ def test_the_noise_is_the_variance_among_repeats():
     assert [VAGUE.with_estimate(0.01, n).width for n in (0, 8, 80)] == pytest.approx([2.0, 0.485, 0.158], abs=1e-3)
     logs = [VAGUE.with_estimate(0.01, n).log for n in (0, 8, 80)]
     assert logs[0] == VAGUE.log and [abs(a - math.log(0.01)) for a in logs] == sorted((abs(a - math.log(0.01)) for a in logs), reverse=True)
-    assert NONE.with_estimate(0.01, 8) == NONE
+    assert NONE.with_estimate(0.01, 8) == NONE and VAGUE.with_estimate(0.0, 8).log < -5
 
 
 def test_a_mean_of_repeats_has_less_noise():

@@ -12,6 +12,10 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 
+# Smallest noise variance of a fit, for values with a standard deviation of 1.
+LEAST_NOISE = math.exp(-9.0)
+
+
 @dataclass(frozen=True)
 class Noise:
     """Normal prior of the logarithm of the noise variance.
@@ -26,10 +30,11 @@ class Noise:
 
     def with_estimate(self, variance: float, freedom: int) -> Noise:
         """Return the prior combined with an estimate of the variance that has a number of degrees of freedom."""
-        if not (freedom and self.width and 0 < variance < math.inf):
+        if not (freedom and self.width and math.isfinite(variance)):
             return self
+        log = math.log(max(variance, LEAST_NOISE))
         precision = self.width**-2 + freedom / 2  # The logarithm of an estimated variance has a variance of about 2 / freedom.
-        return Noise((self.log * self.width**-2 + math.log(variance) * freedom / 2) / precision, precision**-0.5)
+        return Noise((self.log * self.width**-2 + log * freedom / 2) / precision, precision**-0.5)
 
 
 VAGUE = Noise(-4.0, 2.0)  # The noise is small.
@@ -74,7 +79,7 @@ class Process:
             (d + 2,) logarithms of the d length scales, of the kernel's variance and of the noise variance. If the fit fails, the result is
             `start`, clipped to the bounds of the parameters.
         """
-        bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (-9.0, 0.0)]
+        bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (math.log(LEAST_NOISE), 0.0)]
         if not self.noise.width:
             bounds[-1] = (self.noise.log, self.noise.log)
         start = np.clip(start, [low for low, _ in bounds], [high for _, high in bounds])
