@@ -11,7 +11,6 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
-
 # Smallest noise variance of a fit, for values with a standard deviation of 1.
 LEAST_NOISE = math.exp(-9.0)
 
