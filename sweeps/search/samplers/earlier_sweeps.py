@@ -19,6 +19,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.study import StudyDirection
 from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from scipy.linalg import cho_solve
 from scipy.optimize import nnls
 
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
@@ -35,6 +36,8 @@ GOOD, FEW = 0.2, 4
 ENOUGH = 5
 # Sum of the weights of the earlier sweeps before the new sweep has values, and the number of values that count as much as this assumption.
 ASSUMED, STRENGTH = 0.5, 4.0
+# By how much the logarithm of the density of the new values must be larger with the prior than without it.
+EVIDENCE = 2.0
 
 
 class _Trials:
@@ -156,6 +159,35 @@ class ProcessWithPrior(Process):
         """Predict the values at given inputs; see `Process.predict`."""
         mean, deviation = self._posterior(x)
         return mean + self._predictions(x) @ self.weights, deviation
+
+
+def predicts_better(informed: ProcessWithPrior, process: Process, trials: Sequence[FrozenTrial]) -> bool:
+    """Return True if a process with a prior predicts the trials of the new sweep better than a process without one.
+
+    Args:
+        informed: The process with the prior, conditioned on all observations.
+        process: The process without the prior, conditioned on the same observations.
+        trials: Trial of each observation.
+    """
+    numbers = np.array([trial.number for trial in trials])
+    return log_density(informed, numbers) > log_density(process, numbers) + EVIDENCE
+
+
+def log_density(process: Process, groups: np.ndarray) -> float:
+    """Return how well a process predicts each trial from the other trials: the sum of the logarithms of the densities of its values.
+
+    Args:
+        process: The process, conditioned on all observations.
+        groups: (n,) number of the trial of each observation.
+    """
+    precision = cho_solve((process._low, True), np.eye(len(groups)))
+    total = 0.0
+    for group in np.unique(groups):
+        own = np.flatnonzero(groups == group)
+        inner = precision[np.ix_(own, own)]
+        error = np.linalg.solve(inner, process._alpha[own])
+        total += 0.5 * np.linalg.slogdet(inner)[1] - 0.5 * float(error @ inner @ error)
+    return float(total)
 
 
 def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -30,11 +30,10 @@ from sweeps.space.conditions import Term
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
     from sweeps.search.samplers.earlier_sweeps import EarlierProcess
-    from sweeps.search.samplers.gaussian_process import Noise, Process
 
-# Number of trials that must have a value before the model is used, if the sweep learns from earlier sweeps that agree with the values. They
-# agree if the sum of their weights is at least AGREES. If they do not agree, the first `n_startup_trials` trials are random as usual.
-WITH_EARLIER, AGREES = 4, 0.4
+# Number of trials that must have a value before the model is used, if earlier sweeps predict these values. Otherwise, the first
+# `n_startup_trials` trials are random as usual.
+WITH_EARLIER = 4
 
 
 class GpModel:
@@ -107,7 +106,7 @@ class GpModel:
 
         observed = observations(history, rng)
         surrogate = self._surrogate(history, observed, rng)
-        if len(history.known) < self.enough and not self._earlier_agree(surrogate):
+        if len(history.known) < self.enough and not any(hasattr(process, "weights") for process in surrogate.objectives):
             return None
         pending = [t for n, t in history.running.items() if n != history.number and self.always <= t.params.keys()]
         surrogate.imagine(self._places(pending))
@@ -138,8 +137,15 @@ class GpModel:
         for i, variance in enumerate(variances):
             values, factor = scaled(observed.values[:, i])
             noise = NONE if self.deterministic else VAGUE.with_estimate(variance * factor**2, freedom)
-            process = self._process(i, inputs, values, shares, noise)
-            objectives.append(self._kernels.condition(process, f"objective {i}", history.study, count))
+            arguments = (inputs, values, self._categorical, shares, noise)
+            process = self._kernels.condition(Process(*arguments), f"objective {i}", history.study, count)
+            if self._earlier and self._earlier[i]:
+                from sweeps.search.samplers.earlier_sweeps import ProcessWithPrior, predicts_better
+
+                informed = ProcessWithPrior(self._earlier[i], *arguments)
+                self._kernels.condition(informed, f"objective {i} with earlier sweeps", history.study, count)
+                process = informed if predicts_better(informed, process, observed.trials) else process
+            objectives.append(process)
         bounds = []
         for limit in limits(history, observed.trials, self.always, rng):
             inputs = self._inputs(self._places(limit.trials), fidelity(limit.levels, lowest, full))
@@ -147,21 +153,6 @@ class GpModel:
             bounds.append(Bound(self._kernels.condition(process, limit.name, history.study, count), limit.threshold))
         self._kernels.record(history.study, history.number)
         return Surrogate(objectives, bounds, self._at_full)
-
-    def _process(self, objective: int, inputs: np.ndarray, values: np.ndarray, shares: np.ndarray, noise: Noise) -> Process:
-        """Return the process of an objective. The processes of earlier sweeps are its prior mean."""
-        from sweeps.search.samplers.gaussian_process import Process
-
-        if self._earlier and self._earlier[objective]:
-            from sweeps.search.samplers.earlier_sweeps import ProcessWithPrior
-
-            return ProcessWithPrior(self._earlier[objective], inputs, values, self._categorical, shares, noise)
-        return Process(inputs, values, self._categorical, shares, noise)
-
-    def _earlier_agree(self, surrogate: Surrogate) -> bool:
-        """Return True if the earlier sweeps agree with the values of the first objective."""
-        weights = getattr(surrogate.objectives[0], "weights", None)
-        return weights is not None and float(weights.sum()) >= AGREES
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
         """Return the places of n trials, an array of shape (n, dimensions). The place of a dimension that a trial lacks is NaN."""
