@@ -2,7 +2,9 @@
 
 The first configurations of the new sweep are the best configurations of the earlier sweeps. After that, `gp` uses a Gaussian process of
 each earlier sweep. The weighted sum of their predictions is the prior mean of the process of the new sweep. The weights are fitted to the
-values of the new sweep, so an earlier sweep that does not agree with these values soon has the weight 0.
+values of the new sweep. The prior is used only while it helps: the process with the prior must predict each trial of the new sweep from the
+others better than the process without it. Without this rule, the search stays where an unrelated sweep was good: values there say little
+about the rest of the space.
 
 Related methods: Feurer et al., 2018, Scalable Meta-Learning for Bayesian Optimization using Ranking-Weighted Gaussian Process Ensembles;
 Golovin et al., 2017, Google Vizier, whose transfer learning stacks processes in the same way.
