@@ -224,6 +224,7 @@ def test_a_sweep_starts_with_the_best_and_then_different_good_trials(make_space)
     assert len(several) == 5, "each sweep gives its best trial"
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ["tpe", "gp", "random", "qmc", "nsga2"])
 def test_every_algorithm_starts_with_the_points_and_suggests_the_same_after_a_restart(make_space, tmp_path, algorithm):
     space = with_from(make_space(BODY, 40, algorithm))
@@ -238,7 +239,7 @@ def test_every_algorithm_starts_with_the_points_and_suggests_the_same_after_a_re
         first = run(loop, 2)
         if again:
             loop = SearchLoop.open(folder, space)
-        rest = run(loop, 12)
+        rest = run(loop, 8)
         if again:
             loop = SearchLoop.open(folder, space)
         asked.append([*first, *rest, loop.ask(), loop.ask()])
