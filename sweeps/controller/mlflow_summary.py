@@ -117,7 +117,7 @@ def renew_report(folder: Path, files: Collection[Path]) -> tuple[str, ...]:
     reason: str | None
     if uri is None:
         shown = without_password(named)
-        reason: str | None = f"set MLFLOW_TRACKING_URI={shown} to let `export` replace it; only the sweep's folder names this server"
+        reason = f"set MLFLOW_TRACKING_URI={shown} to let `export` replace it; only the sweep's folder names this server"
     else:
         reason = replace_report(uri, run, folder, SweepFolder(folder).report("md"), SweepFolder(folder).report("html"))
     return (f"note: MLflow still has the report of before this export: {reason}",) if reason else ()

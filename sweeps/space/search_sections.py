@@ -6,7 +6,7 @@ These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -241,7 +241,7 @@ class SearchSections:
             return
         for key in others:
             owners = [other for other in registry.names("scheduler") if key in option_names("scheduler", other)]
-            text = f"is a key of {' and '.join(owners)}, not of {name.value}; keys of {name.value}: {', '.join(own)}"
+            text = f"is a key of {_listed(owners)}, not of {name.value}; keys of {name.value}: {', '.join(own)}"
             self.problems.add(node.keys[key], f"scheduler.{key}", text)
 
     # ---- contradictions between sections
@@ -319,3 +319,8 @@ def compares_trials(scheduler: SchedulerSpec) -> bool:
         return True
     model = registry.built_in("scheduler", scheduler.name)
     return bool(model.stops or model.pauses or model.perturbs)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as "a", "a and b" or "a, b and c"."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

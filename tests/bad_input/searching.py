@@ -98,7 +98,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "search: {from: latest}",
             "6:16: search.from: must be a list of sweeps, such as [latest], got latest",
         ),
-        line("an earlier sweep that is a number", "search: {from: [3]}", "6:17: search.from.0: must be text, got 3"),
+        line("an earlier sweep that is a number", "search: {from: [3]}", "6:17: search.from.0: must be text, got 3; put quotes around it"),
         line("a target that is not a number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
         line("patience of 0", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be an integer of at least 1, got 0"),
         line(

@@ -32,7 +32,7 @@ class Pool(Deaf):
 
     def __init__(self) -> None:
         self.started: list[ResumeState | None] = []
-        self.start = SimpleNamespace(remote=lambda trial, folder, resume_from=None: self.started.append(resume_from))
+        self.start = SimpleNamespace(remote=lambda trial, folder, resume_from=None, *_: self.started.append(resume_from))
 
 
 class Monitor:

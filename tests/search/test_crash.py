@@ -41,7 +41,7 @@ class Pool(Deaf):
         self.started: dict[str, tuple[Trial, ResumeState | None]] = {}
         self.start = self
 
-    def remote(self, trial: Trial, folder: str, resume_from: ResumeState | None = None) -> None:
+    def remote(self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any) -> None:
         self.started[trial.id] = (trial, resume_from)
 
 

@@ -47,7 +47,7 @@ class Pool(Deaf):
         self.started: list[tuple[Trial, ResumeState | None]] = []
         self.start = self
 
-    def remote(self, trial: Trial, folder: str, resume_from: ResumeState | None = None) -> None:
+    def remote(self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any) -> None:
         self.started.append((trial, resume_from))
 
 

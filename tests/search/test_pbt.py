@@ -47,7 +47,7 @@ class Pool(Deaf):
         calls = {"start": self._start, "answer": self._answer, "renew": self._renew}
         return type("Method", (), {"remote": staticmethod(calls[name])}) if name in calls else Deaf()
 
-    def _start(self, trial: Trial, folder: str, resume_from: ResumeState | None = None) -> None:
+    def _start(self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any) -> None:
         self.line.append((trial, resume_from or ResumeState()))
 
     def _answer(self, trial: str, step: int, go_on: bool) -> None:

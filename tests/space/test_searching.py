@@ -144,8 +144,8 @@ INVALID = [
         "got sweeps.search.schedulers.median:Median, and sweeps assumes that a scheduler of yours compares running trials",
     ),
     (
-        {"objective": TWO, "search": "{algorithm: gp}"},
-        "search.algorithm: must be tpe, random, grid, qmc or nsga2 for several objectives, got gp",
+        {"objective": TWO, "search": "{algorithm: cmaes}"},
+        "search.algorithm: must be tpe, random, grid, gp, qmc or nsga2 for several objectives, got cmaes",
     ),
     (
         {"objective": TWO, "limits": "{max_trials: 9, target: 1}"},
@@ -173,7 +173,7 @@ INVALID = [
     ),
     (
         {"scheduler": "{name: none, grace_period: 3}"},
-        "scheduler.grace_period: is a key of asha and hyperband and pasha and median, not of none; keys of none: max_t",
+        "scheduler.grace_period: is a key of asha, hyperband, pasha and median, not of none; keys of none: max_t",
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, quantile_fraction: 0.6}"},

@@ -112,7 +112,7 @@ def chance_difference(a: Mapping[int, float], b: Mapping[int, float], lower: int
     if not common or common[-1] <= lower:
         return None
     common = common[:: -math.ceil(len(common) / NOISE_STEPS)]
-    orders = [a[step] > b[step] for step in common]
+    orders = [a[step] > b[step] for step in common if a[step] != b[step]]
     changes = sum(x is not y for x, y in itertools.pairwise(orders))
     difference = abs(a[common[0]] - b[common[0]])
     return difference if changes >= 2 and not math.isnan(difference) else None
