@@ -107,6 +107,12 @@ def test_figures_of_few_trials_label_whole_numbers_only(space):
     assert all("." not in text for text in ticks)
 
 
+def test_curves_of_a_scheduler_that_counts_rows_are_over_the_share_of_the_rows(space):
+    figure = plots.curves(data_of(space, [trial(space, 0, curve=(0.5, 0.6, 0.7))], parts=4))
+    assert [trace["x"] for trace in figure.plot["data"]] == [[25.0, 50.0, 75.0]]
+    assert figure.plot["layout"]["xaxis"]["title"]["text"] == "% of the train rows" and "share of the train rows" in figure.note
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 4)), max_size=20))
 def test_resources_in_use_are_the_sum_of_the_periods(spans):
     periods = [(float(min(a, b)), float(max(a, b)), {"CPU": float(amount)}) for a, b, amount in spans]
