@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.search_quality import generated, lcbench, rows
+from benchmarks.search_quality import generated, lcbench
 from benchmarks.search_quality.axes import Axis, Config, draw
 
 STEPS = 27
@@ -221,9 +221,6 @@ def _task(name: str) -> Task:
     if name.startswith("lcbench_"):
         return _lcbench(int(name.removeprefix("lcbench_")))
     family, _, number = name.partition("_")
-    if family == "rows":
-        _, optimum, typical = rows.load(number)
-        return Task(name, rows.AXES, lambda c: rows.curve(number, c), optimum, typical)
     if family in generated.FAMILIES:
         made = generated.generate(family, int(number))
         return Task(name, made.axes, made.curve, 0.0, made.typical, cost=made.cost, typical_cost=made.typical_cost)
