@@ -25,7 +25,7 @@ def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(clean_ray, tm
     name = first.dir.name
     text = f"learns from 4 of 4 configurations of {name}"
     assert text in messages and text in result.notes
-    assert f"learns from  4 of 4 configurations of {name}" in invoke("show", result.dir).stdout
+    assert f"note: {text}\n" in invoke("show", result.dir).stdout
     assert text in (result.dir / "report.md").read_text() and text in (result.dir / "report.html").read_text()
     assert json.loads((result.dir / "origin.json").read_text())["learned_from"] == [text.removeprefix("learns from ")]
     run = MlflowClient(result.mlflow["tracking_uri"]).get_run(result.mlflow["parent_run"])

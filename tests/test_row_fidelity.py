@@ -102,7 +102,7 @@ def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(clean_ra
     assert json.loads((result.bundle / MANIFEST).read_text())["made"]["best_step"] == 9
     rows = pd.read_csv(tmp_path / "table.csv").drop(columns="kind")
     assert len(sweeps.load_bundle(result.bundle).predict(rows)) == 450
-    rerun = invoke("rerun", result.dir, "--trial", "0001")
+    rerun = invoke("rerun", result.dir, "0001")
     assert rerun.exit_code == 0, rerun.output
     exported = invoke("export", result.dir, "--refit", "-o", tmp_path / "refit")
     assert exported.exit_code == 0, exported.stderr

@@ -312,7 +312,7 @@ def format_sweep(
         front = [t.id for t in study.front]
         facts += [("front", f"{len(front)}: {', '.join(front[:12])}{', ...' if len(front) > 12 else ''}")] if front else []
     facts += [("search", sweep.algorithm)] if sweep.algorithm else []
-    facts += [("learns from", text) for text in sweep.learned_from]
+    facts += [("learns from", text) for text in sweep.learned_from if not result]  # The result has a note about it.
     best = result.get("best")
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
