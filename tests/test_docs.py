@@ -313,7 +313,9 @@ def spaces() -> list[Any]:
 
 
 def write_modules(folder: Any, page: str) -> None:
-    """Write the modules that the manual shows, those of this page last."""
+    """Write the modules beside the space files that ship, and those that the manual shows, of which those of this page come last."""
+    for module in (ROOT / "search_spaces").glob("*.py"):
+        (folder / module.name).write_text(module.read_text())
     for block in sorted(BLOCKS, key=lambda block: block.page == page):
         if (name := module_named(block)) is not None:
             (folder / name).write_text(block.text)

@@ -25,14 +25,11 @@ class Choice:
     reason: str = ""
 
 
-def choose(
-    *, sampled: int, conditional: int, objectives: int, max_trials: int, perturbs: bool = False, takes_options: bool = True
-) -> Choice:
+def choose(*, sampled: int, objectives: int, max_trials: int, perturbs: bool = False, takes_options: bool = True) -> Choice:
     """Choose the algorithm for `auto`.
 
     Args:
         sampled: Number of sampled dimensions. All dimensions except grids are sampled.
-        conditional: Number of dimensions that only some trials have: dimensions with a `when`, and dimensions inside an option.
         objectives: Number of objectives.
         max_trials: Number of trials, `limits.max_trials`.
         perturbs: True if the scheduler changes the parameters of running trials, as in Population Based Training.
@@ -42,7 +39,6 @@ def choose(
         return Choice("grid", "nothing is sampled")
     against = [
         (objectives > 1, f"{objectives} objectives"),
-        (conditional > 0, f"{conditional} conditional dimension{'s' * (conditional > 1)}"),
         (max_trials > GP_TRIALS, f"more than {GP_TRIALS} trials"),
         (perturbs, "all trials start before any value is known"),
         (not takes_options, "its options"),
@@ -50,4 +46,4 @@ def choose(
     reasons = [text for holds, text in against if holds]
     if reasons:
         return Choice("tpe", ", ".join(reasons))
-    return Choice("gp", f"one objective, at most {GP_TRIALS} trials, no conditional dimensions")
+    return Choice("gp", f"one objective, at most {GP_TRIALS} trials")

@@ -219,7 +219,7 @@ class _Loader:
         if scheduler and limits and perturbs(scheduler):
             search.scheduler = replace(scheduler, options=scheduler.options | {"population": limits.max_trials})
         if search.search and search.search.algorithm == AUTO:
-            choice = self._choice(sections, limits.max_trials if limits else cells)
+            choice = self._choice(limits.max_trials if limits else cells)
             search.choose(choice)
             reason = choice.reason
         return reason
@@ -262,15 +262,14 @@ class _Loader:
         for key, text in stream_obstacles(data, sections, self.trainer, self.trainers.definition, scheduler):
             self.file.wrong(key, f"{text}; this file has `data.ingest: stream`")
 
-    def _choice(self, sections: dict[str, Template], max_trials: int) -> Choice:
+    def _choice(self, max_trials: int) -> Choice:
         """Choose the algorithm for `search.algorithm: auto`. A sweep that has already started keeps its algorithm."""
         if self.algorithm is not None:
             return Choice(self.algorithm, "chosen when the sweep began")
-        search, dims, outer = self.search, self.parser.dimensions, enclosing_options(sections)
+        search = self.search
         options = search.search.options if search.search else None
         return choose(
-            sampled=sum(not dim.is_grid for dim in dims),
-            conditional=sum(bool(dim.when) or outer.get(dim.name) is not None for dim in dims),
+            sampled=sum(not dim.is_grid for dim in self.parser.dimensions),
             objectives=len(search.objectives),
             max_trials=max_trials,
             perturbs=search.scheduler is not None and perturbs(search.scheduler),

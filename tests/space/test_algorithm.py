@@ -18,7 +18,7 @@ from sweeps.space.auto_algorithm import GP_TRIALS, choose
 from sweeps.space.saved_space import resumed_space, save_space
 from sweeps.tracking.mlflow.run_contents import space_params
 
-USUAL = {"sampled": 3, "conditional": 0, "objectives": 1, "max_trials": 50}
+USUAL = {"sampled": 3, "objectives": 1, "max_trials": 50}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,6 @@ USUAL = {"sampled": 3, "conditional": 0, "objectives": 1, "max_trials": 50}
         ({}, "gp"),
         ({"max_trials": GP_TRIALS}, "gp"),
         ({"max_trials": GP_TRIALS + 1}, "tpe"),
-        ({"conditional": 1}, "tpe"),
         ({"objectives": 2}, "tpe"),
         ({"perturbs": False}, "gp"),
         ({"perturbs": True}, "tpe"),
@@ -68,8 +67,8 @@ def space_file(tmp_path: Path, search: str = "", trials: int = 9, params: str = 
         ("search: {algorithm: auto, seed: 3}", 9, "x: {uniform: [0, 1]}", "gp"),
         (TPE, 9, "x: {uniform: [0, 1]}", "tpe"),
         ("", 501, "x: {uniform: [0, 1]}", "tpe"),
-        ("", 9, "x: {choice: [a, b]}, y: {uniform: [0, 1], when: {params.x: a}}", "tpe"),
-        ("", 9, "x: {choice: [a, {y: {uniform: [0, 1]}}]}", "tpe"),
+        ("", 9, "x: {choice: [a, b]}, y: {uniform: [0, 1], when: {params.x: a}}", "gp"),
+        ("", 9, "x: {choice: [a, {y: {uniform: [0, 1]}}]}", "gp"),
         ("", 9, "x: {grid: [a, b]}", "grid"),
         ("search: {options: {n_ei_candidates: 4}}", 9, "x: {uniform: [0, 1]}", "tpe"),
     ],
