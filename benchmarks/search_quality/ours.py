@@ -24,11 +24,18 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
 
+def option(number: int) -> str:
+    """Return an option of a `choice` as text, because sweeps takes the order of numbers for an order of the options."""
+    return f"option{number}"
+
+
 def domain(axis: Axis) -> str:
     """Return a dimension in the form of a space file."""
-    when = "" if axis.when is None else f", when: {{params.{axis.when[0]}: {list(axis.when[1])}}}"
-    if axis.kind in ("choice", "ordered"):
-        made = f"choice: {list(axis.options or range(int(axis.high) + 1))}"
+    when = "" if axis.when is None else f", when: {{params.{axis.when[0]}: {list(map(option, axis.when[1]))}}}"
+    if axis.kind == "ordered":
+        made = f"choice: {list(axis.options)}"
+    elif axis.kind == "choice":
+        made = f"choice: {[option(number) for number in range(int(axis.high) + 1)]}"
     elif axis.kind == "int":
         made = f"{'lograndint' if axis.log else 'randint'}: [{int(axis.low)}, {int(axis.high) + 1}]"
     else:
@@ -64,6 +71,7 @@ class Ours:
         self, task: Task, seed: int, algorithm: str, scheduler: str = f"{{name: asha, max_t: {STEPS}}}", max_trials: int = 100_000
     ):
         self.space = space_of(task, algorithm, scheduler, seed, max_trials)
+        self.choices = [name for name, axis in task.axes.items() if axis.kind == "choice"]
         self.scheduler = scheduler_of(self.space.scheduler)
         self.sampler = CellSampler(self.space)
         self.study = optuna.create_study(sampler=self.sampler)
@@ -86,7 +94,8 @@ class Ours:
         def choose(dimension: Any) -> Any:
             return suggest(trial, dimension)
 
-        return trial.number, self.space.fill(choose)["params"]
+        params = self.space.fill(choose)["params"]
+        return trial.number, params | {name: int(params[name].removeprefix("option")) for name in self.choices if name in params}
 
     def report(self, trial: int, step: int, value: float) -> bool:
         self.view.trials[trial].values[step] = value
