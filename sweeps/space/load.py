@@ -139,6 +139,7 @@ class _Loader:
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
             self._check_workers(sections)
+            self._check_cost(sections)
             reason = self._finish_search(data, sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
@@ -329,6 +330,16 @@ class _Loader:
         if alone := [shape for shape in enumeration.all_shapes(sections, "jax") if not jax_connects(shape)]:
             text = f"Ray's backend for `jax` connects workers only if each worker has whole GPUs or TPUs, but the shape {alone[0]} has none"
             self.file.wrong("space.scaling", f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1")
+
+    def _check_cost(self, sections: dict[str, Template]) -> None:
+        """Add a problem if the search saves GPU time, but no trial uses a GPU."""
+        search = self.search.search
+        if self.trainer is None or search is None or search.algorithm not in (AUTO, "gp"):
+            return
+        shapes = enumeration.all_shapes(sections, self.trainer.backend)
+        if (search.options or {}).get("cost") == "gpu_seconds" and not any("GPU" in shape.total for shape in shapes):
+            text = "`gpu_seconds` is always 0, because no trial uses a GPU; write cpu_seconds or seconds, or give each worker a GPU"
+            self.file.wrong("search.options.cost", f"{text} with `scaling: {{use_gpu: true}}`")
 
     def _check_label(self) -> None:
         """Add a problem if the trainer needs a label and the file names none."""

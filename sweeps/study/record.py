@@ -398,6 +398,16 @@ def worker_seconds_of(t: FrozenTrial) -> float:
     return float(last.get(WORKER_SECONDS, 0.0) if isinstance(number, dict) else last.get("seconds", 0.0) * number)
 
 
+def costs_of(t: FrozenTrial) -> dict[str, float]:
+    """Return the costs of a trial so far, by the names in `sweeps.core.resources.COSTS`."""
+    return costs(latest_progress(t).get("seconds", 0.0), worker_seconds_of(t), _scaling_of(t).get("resources_per_worker", {}))
+
+
+def steps_of(t: FrozenTrial) -> int:
+    """Return the number of steps that a trial has made, according to its latest progress record."""
+    return int(latest_progress(t).get("steps", 0))
+
+
 def sizes_of(t: FrozenTrial) -> tuple[GangSizePeriod, ...]:
     """Return all numbers of workers that an elastic trial has had; () for other trials."""
     return tuple(GangSizePeriod(**size) for size in latest_progress(t).get(SIZES, ()))
@@ -419,8 +429,7 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
     last = latest_progress(t)
     best, seconds, steps = last.get("best"), last.get("seconds", 0.0), last.get("steps", 0)
     state = State(t.state.name) if t.state.name in State.__members__ else State.RUNNING
-    cost = costs(seconds, worker_seconds_of(t), _scaling_of(t).get("resources_per_worker", {}))
-    score = objectives.score(state, steps, curve_of(t), others_of(t, objectives.reported_metrics[1:]), cost)
+    score = objectives.score(state, steps, curve_of(t), others_of(t, objectives.reported_metrics[1:]), costs_of(t))
     return Result(
         state=state,
         value=score.values[0],

@@ -20,13 +20,14 @@ def make_space(tmp_path):
         objective: str = "{metric: loss, goal: minimize}",
         points: str = "[]",
         extra: str = "",
+        options: str = "{}",
     ):
         text = f"""\
 name: made
 trainer: xgboost
 data: {{train: "sklearn:iris", label: target, valid: 0.2}}
 objective: {objective}
-search: {{algorithm: {algorithm}, seed: {seed}, initial_points: {points}}}
+search: {{algorithm: {algorithm}, seed: {seed}, initial_points: {points}, options: {options}}}
 {extra}
 scheduler: {scheduler}
 limits: {{max_trials: {max_trials}}}

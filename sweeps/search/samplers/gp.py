@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StrictBool
 
@@ -30,6 +30,17 @@ class Gp(Algorithm):
     deterministic_objective: Annotated[
         StrictBool, Field(description="whether two trials with equal parameters always have equal values, so that values have no noise")
     ] = False
+    cost: Annotated[
+        Literal["seconds", "cpu_seconds", "gpu_seconds"] | None,
+        Field(
+            examples=["gpu_seconds"],
+            description=(
+                "cost that the search saves: the expected improvement of a configuration is divided by the expected cost of its trial, "
+                "which is learned from the costs of earlier trials. `seconds` is the wall time of a trial, `cpu_seconds` and "
+                "`gpu_seconds` are the CPU and GPU time of its workers. By default, costs do not count"
+            ),
+        ),
+    ] = None
 
     def build(self, context: SamplerContext) -> Model:
         """Build the model."""
@@ -44,6 +55,7 @@ class Gp(Algorithm):
             context.dimensions,
             context.conditions,
             context.repeats,
+            self.cost,
         )
         if context.earlier:
             from sweeps.search.samplers.earlier_sweeps import earlier_processes

@@ -12,6 +12,7 @@ rung. There is one process for each objective, one for each constraint that some
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from sweeps.space.conditions import Term
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
     from sweeps.search.samplers.earlier_sweeps import EarlierProcess
+    from sweeps.search.samplers.trial_cost import TrialCost
 
 # Number of trials that must have a value before the model is used, if earlier sweeps predict these values. Otherwise, the first
 # `n_startup_trials` trials are random as usual.
@@ -52,6 +54,7 @@ class GpModel:
         dimensions: All dimensions by name, in the order of the file; {} if none is conditional and no choice is ordered.
         conditions: Terms of each conditional dimension, by name.
         repeats: How many trials a configuration has, and how their values are aggregated.
+        cost: Name of the cost by which the expected improvement is divided; None if costs do not count.
     """
 
     def __init__(
@@ -63,8 +66,10 @@ class GpModel:
         dimensions: Mapping[str, Dimension] | None = None,
         conditions: Mapping[str, Sequence[Term]] | None = None,
         repeats: Repeats = Repeats(),  # noqa: B008 - frozen
+        cost: str | None = None,
     ):
         self.enough, self.deterministic, self.max_t, self.repeats = n_startup_trials, deterministic_objective, max_t, repeats
+        self.cost = cost
         self.names = {name: distribution for name, distribution in sorted((space or {}).items()) if not distribution.single()}
         self.axes = Axes(self.names, [name for name, dimension in (dimensions or {}).items() if is_ordered(dimension)])
         self.always = {name for name in self.names if name not in (conditions or {})}
@@ -120,6 +125,9 @@ class GpModel:
         feasibility[: len(observed.feasible)][observed.feasible] = 1.0
         region = improvement_region(means[feasibility >= 0.5])
         centers = earlier[best_first(means, feasibility)[:BEST]]
+        if self.cost:
+            surrogate = replace(surrogate, cost=self._trial_cost(history, self.cost))
+        self._kernels.record(history.study, history.number)
         return candidates.best(lambda places: acquisition(surrogate, region, places), centers, rng)
 
     def _surrogate(self, history: History, observed: Observations, rng: np.random.RandomState) -> Surrogate:
@@ -151,8 +159,22 @@ class GpModel:
             inputs = self._inputs(self._places(limit.trials), fidelity(limit.levels, lowest, full))
             process = Process(inputs, limit.values, self._categorical)
             bounds.append(Bound(self._kernels.condition(process, limit.name, history.study, count), limit.threshold))
-        self._kernels.record(history.study, history.number)
         return Surrogate(objectives, bounds, self._at_full)
+
+    def _trial_cost(self, history: History, name: str) -> TrialCost | None:
+        """Condition a process on the costs of the ended trials. Return None if no trial has cost anything, or if all cost the same."""
+        from sweeps.search.samplers.gaussian_process import Process
+        from sweeps.search.samplers.trial_cost import TrialCost, cost_observations
+
+        if (observed := cost_observations(history, name)) is None:
+            return None
+        full = self.max_t or history.last_step
+        logs, factor = scaled(observed.logs)
+        if not factor:
+            return None
+        inputs = self._inputs(self._places(observed.trials), fidelity(observed.steps, 1, full))
+        process = self._kernels.condition(Process(inputs, logs, self._categorical), "cost", history.study, len(history.spent))
+        return TrialCost(process, factor)
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
         """Return the places of n trials, an array of shape (n, dimensions). The place of a dimension that a trial lacks is NaN."""

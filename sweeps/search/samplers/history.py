@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from optuna import Study
@@ -21,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.configuration_view import merge_repeats
 from sweeps.space.section_models import Repeats
-from sweeps.study.record import paused_at, repeat_of
+from sweeps.study.record import costs_of, paused_at, repeat_of, steps_of
 
 # The level for the final values of complete trials.
 FULL = math.inf
@@ -29,6 +30,21 @@ FULL = math.inf
 Level = float
 Point = frozenset[tuple[str, float]]
 Ranked = tuple[float, tuple[float, ...], int]  # (violation of the constraints, values where smaller is better, trial number)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What an ended trial has cost.
+
+    Attributes:
+        trial: The trial.
+        steps: Number of its steps, at least 1.
+        costs: Its costs, by name; see `sweeps.core.resources.costs`.
+    """
+
+    trial: FrozenTrial
+    steps: int
+    costs: Mapping[str, float]
 
 
 class History:
@@ -54,6 +70,7 @@ class History:
             cell.
         known: Trials that have reached at least one level, by number.
         failed: Trials that failed, by number.
+        spent: Costs of the ended trials that made at least one step and did not fail, by number.
         signs: One number for each objective: 1 if smaller values are better, else -1. The values in `levels` are multiplied by it.
         tried: Configurations of the known trials; see `point_of`.
         last_step: Highest recorded step.
@@ -80,6 +97,7 @@ class History:
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
         self.failed: dict[int, FrozenTrial] = {}
+        self.spent: dict[int, Spent] = {}
         self.signs: list[float] = [1.0]
         self._deviations: dict[int, tuple[int, list[float]]] = {}  # of repeated configurations: degrees of freedom and sums of squares
         self.tried: set[Point] = set()
@@ -132,6 +150,8 @@ class History:
                 self._repeated.pop(number, None)
                 if trial.state is TrialState.FAIL:
                     self.failed[number] = trial
+                elif steps := steps_of(trial):
+                    self.spent[number] = Spent(trial, steps, costs_of(trial))
                 if len(repeats) > 1:
                     self._deviations[number] = _deviations([t.values for t in repeats if t.state is TrialState.COMPLETE])
                 if violation := math.inf if trial.state is TrialState.FAIL else sum(v for v in trial.constraints.values() if v > 0):
