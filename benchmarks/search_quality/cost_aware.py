@@ -145,8 +145,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _mean_with_interval(logs: np.ndarray) -> str:
-    """Return the geometric mean and its 95% interval as text."""
-    half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else math.inf
+    """Return the geometric mean and its 95% interval as text. There is no interval with fewer than three values."""
+    if len(logs) < 3:
+        return f"{math.exp(logs.mean()):.2f}"
+    half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5
     return f"{math.exp(logs.mean()):.2f} ({math.exp(logs.mean() - half):.2f} – {math.exp(logs.mean() + half):.2f})"
 
 
@@ -165,7 +167,7 @@ def main() -> None:
         print(table(read(asked.out)))
         return
     first, _, last = asked.seeds.partition("-")
-    methods = {m: METHODS.get(m.split("@")[0], "gp") for m in asked.methods.split(",")}
+    methods = {name: METHODS[name] for name in asked.methods.split(",")}
     run(asked.tasks.split(","), methods, range(int(first), int(last or first) + 1), asked.minutes, asked.out)
 
 

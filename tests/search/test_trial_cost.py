@@ -11,8 +11,10 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 
 from sweeps.core.trial import Report, State
+from sweeps.search.samplers.gaussian_process import NONE, Process
+from sweeps.search.samplers.gp_observations import scaled
 from sweeps.search.samplers.history import History
-from sweeps.search.samplers.trial_cost import LEAST, MOST, cost_observations
+from sweeps.search.samplers.trial_cost import LEAST, MOST, TrialCost, cost_observations
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.live_trial import ProgressUpdate
 
@@ -55,6 +57,15 @@ def test_without_costs_there_are_no_observations():
     assert cost_observations(history_of([5.0], state=TrialState.FAIL), "seconds") is None
 
 
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=12, unique=True), st.floats(0.1, 10))
+def test_a_trial_that_costs_more_has_a_larger_weight(places, factor):
+    x = np.array(sorted(places))[:, None] / 20
+    process = Process(x, scaled(x[:, 0])[0], np.array([False]), noise=NONE)
+    process.condition(process.start)
+    weights = TrialCost(process, factor).weights(np.array([x[0], x[-1]]))
+    assert 0 < weights[0] < weights[1]
+
+
 # ---- sweeps
 
 
@@ -77,14 +88,14 @@ def space_with(make_space, options: str):
 @pytest.mark.timeout(60)
 def test_fewer_workers_are_suggested_if_more_workers_cost_more(make_space, tmp_path):
     space = space_with(make_space, "{cost: cpu_seconds}")
-    asked = run(SearchLoop.open(tmp_path, space), 30, lambda trial: 10.0)
+    asked = run(SearchLoop.open(tmp_path, space), 30, lambda trial: 10.0 * trial.shape.workers)
     assert sum(trial.shape.workers == 1 for trial in asked[12:]) > 9, "six of random ones"
 
 
 @pytest.mark.timeout(60)
 def test_more_workers_are_suggested_if_they_end_sooner(make_space, tmp_path):
     space = space_with(make_space, "{cost: seconds}")
-    asked = run(SearchLoop.open(tmp_path, space), 30, lambda trial: 10.0 / trial.shape.workers)
+    asked = run(SearchLoop.open(tmp_path, space), 30, lambda trial: 10.0 / trial.shape.workers**2)
     assert sum(trial.shape.workers == 4 for trial in asked[12:]) > 9, "six of random ones"
 
 

@@ -77,8 +77,8 @@ def acquisition(surrogate: Surrogate, boxes: np.ndarray, places: np.ndarray) -> 
     """Return the score of each candidate. The candidate with the largest score is suggested.
 
     The score is the expected improvement, multiplied by the probability that the candidate is feasible (Gardner et al., 2014: Bayesian
-    Optimization with Inequality Constraints). If costs count, the score is divided by the expected cost of the trial (Snoek et al., 2012:
-    Practical Bayesian Optimization of Machine Learning Algorithms).
+    Optimization with Inequality Constraints). If costs count, the score is divided by a power of the expected cost of the trial (Snoek
+    et al., 2012: Practical Bayesian Optimization of Machine Learning Algorithms; Lee et al., 2020: Cost-aware Bayesian Optimization).
 
     Args:
         surrogate: The model.
@@ -92,7 +92,7 @@ def acquisition(surrogate: Surrogate, boxes: np.ndarray, places: np.ndarray) -> 
     if len(boxes):
         score *= expected_improvement(*surrogate.predict(places), boxes)
     if surrogate.cost is not None:
-        score /= surrogate.cost.predict(surrogate.at_full(places))
+        score /= surrogate.cost.weights(surrogate.at_full(places))
     return score
 
 

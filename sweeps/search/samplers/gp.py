@@ -35,9 +35,9 @@ class Gp(Algorithm):
         Field(
             examples=["gpu_seconds"],
             description=(
-                "cost that the search saves: the expected improvement of a configuration is divided by the expected cost of its trial, "
-                "which is learned from the costs of earlier trials. `seconds` is the wall time of a trial, `cpu_seconds` and "
-                "`gpu_seconds` are the CPU and GPU time of its workers. By default, costs do not count"
+                "cost that the search saves: the expected improvement of a configuration is divided by the square root of the expected "
+                "cost of its trial, which is learned from the costs of earlier trials. `seconds` is the wall time of a trial, "
+                "`cpu_seconds` and `gpu_seconds` are the CPU and GPU time of its workers. By default, costs do not count"
             ),
         ),
     ] = None

@@ -54,7 +54,7 @@ class GpModel:
         dimensions: All dimensions by name, in the order of the file; {} if none is conditional and no choice is ordered.
         conditions: Terms of each conditional dimension, by name.
         repeats: How many trials a configuration has, and how their values are aggregated.
-        cost: Name of the cost by which the expected improvement is divided; None if costs do not count.
+        cost: Name of the cost that the search saves; None if costs do not count.
     """
 
     def __init__(

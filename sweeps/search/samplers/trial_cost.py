@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MOST = 80
 # Smallest cost of a step, as a fraction of the median. The cost in GPU seconds of a trial without a GPU is 0.
 LEAST = 0.01
+# Power of the cost by which the expected improvement is divided. With 1, the search stays among cheap configurations for too long if cheap
+# and good configurations are in different places.
+POWER = 0.5
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class TrialCost:
     process: Process
     factor: float
 
-    def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the expected costs of n trials, given the inputs of the process."""
-        cost: np.ndarray = np.exp(self.process.mean(inputs) / self.factor)
-        return cost
+    def weights(self, inputs: np.ndarray) -> np.ndarray:
+        """Return the numbers by which the expected improvements of n trials are divided, given the inputs of the process."""
+        weights: np.ndarray = np.exp(POWER * self.process.mean(inputs) / self.factor)
+        return weights
