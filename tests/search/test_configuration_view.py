@@ -40,8 +40,8 @@ def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path,
     for repeats, apart in (("", 0.0), (REPEATED, 0.0), (REPEATED, 0.25)):
         folder = tmp_path / f"{repeats}{apart}"
         folder.mkdir()
-        options = f"{algorithm}, options: {{population_size: 4}}" if algorithm == "nsga2" else algorithm
-        loop = SearchLoop.open(folder, make_space(BODY, 80, options, scheduler="{name: none}", extra=repeats))
+        options = "{population_size: 4}" if algorithm == "nsga2" else "{}"
+        loop = SearchLoop.open(folder, make_space(BODY, 80, algorithm, scheduler="{name: none}", extra=repeats, options=options))
         asked.append([(t.params, t.chain) for t in with_repeats(loop, 24, on_a_grid, apart)])
         assert len(loop.store.study.trials) >= 24 * (2 if repeats else 1) - 1
     assert asked[0] == asked[1] == asked[2]

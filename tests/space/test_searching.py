@@ -91,7 +91,7 @@ class TestWhatIsTaken:
 
     @pytest.mark.parametrize("algorithm", registry.names("sampler"))
     def test_algorithms_and_their_options(self, write, algorithm) -> None:
-        values = {"deterministic_objective": "true", "scramble": "false", "qmc_type": "halton", "sigma0": "0.5"}
+        values = {"deterministic_objective": "true", "scramble": "false", "qmc_type": "halton", "sigma0": "0.5", "cost": "seconds"}
         options = {name: values.get(name, "0.5" if name.endswith("_prob") else "4") for name in option_names("sampler", algorithm)}
         space = HEAD["space"] if algorithm != "grid" else "{params: {a: {grid: [1, 2]}}}"
         yaml = f"{{algorithm: {algorithm}, options: {{{', '.join(f'{k}: {v}' for k, v in options.items())}}}}}"
