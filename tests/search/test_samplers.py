@@ -222,6 +222,17 @@ def test_a_paused_trial_counts_as_an_ended_one_until_it_continues():
     assert pieces.ended[1][""] == [2] and sorted(pieces.running) == [0, 1] and pieces.count(1) == 2
 
 
+def test_a_trial_that_ends_without_a_new_value_is_known_as_it_ended():
+    study, pieces, once = optuna.create_study(), History(), History()
+    trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
+    trial.report(0.5, 1)
+    pieces.refresh(study)
+    study.tell(trial, state=TrialState.PRUNED)
+    pieces.refresh(study)
+    once.refresh(study)
+    assert pieces.known[0].state is once.known[0].state is TrialState.PRUNED
+
+
 def test_the_highest_level_with_enough_values_is_modeled_and_what_failed_ranks_last():
     ends = [TrialState.COMPLETE] * 3 + [TrialState.PRUNED] * 6 + [TrialState.FAIL]
     study = study_of([(0.1, 0, [float(9 - i)] * (3 if i < 5 else 1), end) for i, end in enumerate(ends)])

@@ -148,6 +148,8 @@ class History:
             if trial.state.is_finished():
                 del self.running[number]
                 self._repeated.pop(number, None)
+                if number in self.known:
+                    self.known[number] = trial  # with the state and the constraints that it ended with
                 if trial.state is TrialState.FAIL:
                     self.failed[number] = trial
                 elif steps := steps_of(trial):
