@@ -89,7 +89,7 @@ def test_a_file_without_the_line_is_not_checked(editor):
 def test_the_server_completes_the_keys_of_the_file_and_of_search(editor):
     assert {"space", "scheduler", "trackers", "runtime_env"} <= editor.completions(XGBOOST + "|\n").keys()
     found = editor.completions(XGBOOST + "search:\n  |\n")
-    assert found.keys() == {"algorithm", "seed", "options", "initial_points"}
+    assert found.keys() == {"algorithm", "seed", "options", "initial_points", "from"}
     assert (
         "Seed of the data splits" in found["seed"]["documentation"]["value"] and "Default: `0`" in found["seed"]["documentation"]["value"]
     )
