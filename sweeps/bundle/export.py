@@ -190,7 +190,9 @@ class _Exporter:
             seed: seed of the trial.
             fingerprint: fingerprint of the data.
         """
-        description = described if step == self.result.best_step else describe_recorded(self.study_store, self.number, step)
+        # If the steps are folds or parts of the rows, `step` counts the loop's own steps after a refit.
+        of_loop = self.refitted is not None and self.study_store.objectives.last_step_counts
+        description = described if of_loop or step == self.result.best_step else describe_recorded(self.study_store, self.number, step)
         training = description | {
             "test": test,
             "best_step": step,

@@ -145,7 +145,8 @@ def rerun(
     recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
     assert study is not None
     _refuse_unrepeatable(recorded)
-    original = dataclasses.replace(build_trial(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
+    built = build_trial(space, recorded.number, lambda d: recorded.keys[d.name], recorded.repeat_of)
+    original = dataclasses.replace(built, seed=recorded.seed)
     result, metrics = recorded.result, study.objectives.reported_metrics
     reports = next(record.reports_of(t, study.objectives.metric) for t in record.trials_of(folder) if t.number == recorded.number)
     # A trial that was stopped early stops again at the same step.

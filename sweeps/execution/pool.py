@@ -156,6 +156,7 @@ class _Pool:
         """
         metric = None if self.job.keep_last or self.job.folds or row_steps else self.job.metric
         progress = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
+        before = self.trials.get(trial.id)  # A trial that was paused may continue while its ranks still stop.
         running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay, row_steps)
         if resume_from is not None:
             progress.restore(resume_from)
@@ -163,12 +164,15 @@ class _Pool:
         if self.stopping is not None:
             running.finish(self.stopping)
         else:
-            running.task = self.spawn(self._drive(running))
+            running.task = self.spawn(self._drive(running, None if before is None else before.task))
 
-    async def _drive(self, running: RunningTrial) -> None:
+    async def _drive(self, running: RunningTrial, before: asyncio.Task[None] | None) -> None:
+        """Run a trial, after the earlier task of this trial has ended."""
+        if before is not None:
+            await asyncio.wait([before])
         await self.driver.drive(running)
-        if running.stopped:
-            self.trials.pop(running.trial.id, None)
+        if running.stopped and self.trials.get(running.trial.id) is running:
+            del self.trials[running.trial.id]
 
     async def answer(self, trial_id: str, step: int, continues: bool) -> None:
         """Pass the driver's decision at a rung to the ranks of a trial. Do nothing if the trial does not wait at this step.

@@ -75,6 +75,6 @@ def row_obstacles(data: DataSpec | None, sections: Mapping[str, Template], sched
     if any(isinstance(part, Mapping) and ELASTIC in part for part in walk(sections.get("scaling"))):
         text = f"must not be elastic, because each run on more rows starts from scratch (`resource: {ROWS}`); write one number, or a choice"
         yield "space.scaling.num_workers", text
-    if scheduler.max_t == 1 or scheduler.max_t == scheduler.options.get("grace_period"):
+    if scheduler.max_t is not None and (scheduler.max_t == 1 or scheduler.max_t == scheduler.options.get("grace_period")):
         text = f"must be greater than grace_period, because `resource: {ROWS}` trains on grace_period / max_t of the rows first"
         yield "scheduler.max_t", f"{text}; got {scheduler.max_t}; write 9 to begin with a ninth"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.messages import RankUpdate
+from sweeps.execution.background import Background
+from sweeps.execution.messages import RankUpdate, ResumeState
+from sweeps.execution.pool import _Pool
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
-from tests.execution.driving import trial
+from tests.execution.driving import job, trial
 
 
 def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_ended():
@@ -27,5 +30,31 @@ def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_
         assert (progress.state, len(progress.reports), progress.checkpoint) == (State.PRUNED, 1, saved), "the first end counts"
         with pytest.raises(asyncio.CancelledError):
             await running.task
+
+    asyncio.run(scene())
+
+
+def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
+    async def scene() -> None:
+        pool, order, stopped = object.__new__(_Pool), [], asyncio.Event()
+        pool.job, pool.trials, pool.stopping, pool.spawn = job("l", "none"), {}, None, Background()
+
+        async def drive(running: RunningTrial) -> None:
+            order.append(f"start {len(order)}")
+            if len(order) == 1:
+                await stopped.wait()
+                running.stopped = True
+            order.append("end")
+
+        pool.driver = SimpleNamespace(drive=drive)
+        first = trial(0, {}, 1, "none")
+        await pool.start(first, "/t")
+        await asyncio.sleep(0)
+        earlier = pool.trials["0000"]
+        await pool.start(first, "/t", ResumeState(1))
+        stopped.set()
+        await pool.trials["0000"].task
+        assert order == ["start 0", "end", "start 2", "end"]
+        assert pool.trials["0000"] is not earlier, "the end of the earlier attempt does not remove the new one"
 
     asyncio.run(scene())

@@ -36,14 +36,6 @@ class SuccessiveHalving(Scheduler):
             description="with 3, each rung is at 3 times the step of the previous one, and the best third of the trials passes it",
         ),
     ] = 3
-    resource: Annotated[
-        Resource,
-        Field(
-            examples=["data.rows"],
-            description="what `max_t` and `grace_period` count: `step` counts reports of the loop, `data.rows` counts parts of the train "
-            "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, each time on more rows",
-        ),
-    ] = field(default="step", kw_only=True)
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         """Return the rungs below `max_t`. The first is `grace_period`; each later one is `reduction_factor` times the previous rung."""
@@ -94,6 +86,14 @@ class SuccessiveHalving(Scheduler):
 class Asha(SuccessiveHalving):
     """Compare trials at rungs that grow geometrically, and stop or pause the trials that are not among the best at a rung."""
 
+    resource: Annotated[
+        Resource,
+        Field(
+            examples=["data.rows"],
+            description="what `max_t` and `grace_period` count: `step` counts reports of the loop, `data.rows` counts parts of the train "
+            "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, each time on more rows",
+        ),
+    ] = field(default="step", kw_only=True)
     type: Annotated[
         Literal["stopping", "promotion"],
         Field(

@@ -178,12 +178,14 @@ def row_steps(scheduler: Scheduler, seed: int, trial: Trial) -> tuple[int, ...]:
     if scheduler.resource != ROWS or scheduler.max_t is None:
         return ()
     rungs = () if trial.repeat_of is not None else scheduler.rungs(scheduler.bracket(seed, trial.number))
-    return (*rungs, scheduler.max_t)
+    return (*(rung for rung in rungs if rung < scheduler.max_t), scheduler.max_t)
 
 
 def all_row_steps(scheduler: Scheduler) -> tuple[int, ...]:
     """Return the steps at which some trial trains, if the scheduler counts rows; see `row_steps`."""
-    return (*all_rungs(scheduler), scheduler.max_t) if scheduler.resource == ROWS and scheduler.max_t is not None else ()
+    if scheduler.resource != ROWS or scheduler.max_t is None:
+        return ()
+    return (*(rung for rung in all_rungs(scheduler) if rung < scheduler.max_t), scheduler.max_t)
 
 
 def all_rungs(scheduler: Scheduler) -> Sequence[int]:
