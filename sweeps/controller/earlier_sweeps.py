@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,12 +18,15 @@ from sweeps.space import Objective, Space
 from sweeps.space.saved_space import recorded_space
 from sweeps.space.section_models import Repeats
 from sweeps.study import record
+from sweeps.study.journal_rules import UNREADABLE
 from sweeps.study.objectives import Objectives
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-NO_VALUE = "without a value"
+NO_VALUE, UNREADABLE_TRIAL = "without a value", "that cannot be read"
+# Larger values are not used. A violation of this size stands for a constraint whose metric is unknown.
+LARGEST = 1e299
 
 
 def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
@@ -46,6 +50,10 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
             found.append(earlier)
         except InputError as e:
             problems += [Problem(f"search.from.{i}", f"{p.place}: {p.text}" if p.place else p.text) for p in e.problems]
+        except UNREADABLE as e:
+            problems.append(
+                Problem(f"search.from.{i}", f"the record of `{sweep}` cannot be read ({e}); leave it out, or try `sweeps repair`")
+            )
     if problems:
         raise locate_problems(space, problems)
     return tuple(found)
@@ -66,6 +74,8 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
             trials.append(_earlier_trial(translator.translate(keys, constants), trial))
         except OutsideDomain as e:
             left_out[e.reason] += 1
+        except UNREADABLE:
+            left_out[UNREADABLE_TRIAL] += 1
     known = {name for trial in trials for name in trial.keys}
     if not known:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common(3)) or "no dimension is in both spaces"
@@ -98,8 +108,12 @@ def _configurations(study: Any, repeats: Repeats) -> Iterator[tuple[dict[str, An
 
 
 def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial) -> EarlierTrial:
-    """Return a trial for the new sweep. If PBT changed the trial's parameters, its values at rungs are left out."""
-    failed = trial.state.name == "FAIL"
-    violation = float("inf") if failed else float(sum(v for v in trial.constraints.values() if v > 0))
-    rungs = {} if record.lineage_of(trial) else dict(trial.intermediate_values)
-    return EarlierTrial(keys, rungs, tuple(trial.values) if trial.state.name == "COMPLETE" else None, violation)
+    """Return a trial for the new sweep. If PBT changed the trial's parameters, its values at rungs are left out.
+
+    A trial whose final value is not finite counts as failed.
+    """
+    values = tuple(trial.values) if trial.state.name == "COMPLETE" else None
+    failed = trial.state.name == "FAIL" or (values is not None and not all(abs(value) < LARGEST for value in values))
+    violation = math.inf if failed else min(LARGEST, float(sum(v for v in trial.constraints.values() if v > 0)))
+    rungs = {} if record.lineage_of(trial) else {step: v if abs(v) < LARGEST else math.nan for step, v in trial.intermediate_values.items()}
+    return EarlierTrial(keys, rungs, None if failed else values, violation)

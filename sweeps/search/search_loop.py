@@ -253,8 +253,8 @@ class SearchLoop:
         If all trials of the same configuration have ended, their aggregated result is also added to the budget.
         """
         if number in self.view.trials:
-            self.view.trials[number].running = False
-            self.view.trials[number].paused_at = None
+            trial = self.view.trials[number]
+            trial.running, trial.paused_at, trial.failed = False, None, result.state is State.FAIL
         results, repeats = self.queue.record_end(number, repeat_of, result), self.space.repeats
         self.budget.add_trial(result)
         if settled(results, repeats):

@@ -1,8 +1,8 @@
 """Queue of the trials that have not started.
 
 Order: trials that the study already contains, then pending repeats, then initial points, then the best configurations of earlier sweeps
-(`search.from`), then grid cells in round-robin. The study already
-contains a trial that has not started in two cases: `sweeps enqueue` added the trial, or a crash interrupted the trial's start.
+(`search.from`), then grid cells in round-robin. The study already contains a trial that has not started in two cases: `sweeps enqueue`
+added the trial, or a crash interrupted the trial's start.
 
 The queue is pure: it does no I/O and reads no clock. Its state depends only on the recorded starts and ends of trials. The driver of a
 resumed sweep reads these starts and ends from the study and rebuilds the same queue.

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import sys
 import time
 from pathlib import Path
 
+import optuna
 import pytest
+from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
+from optuna.trial import TrialState, create_trial
 
+from sweeps.controller import earlier_sweeps
 from sweeps.controller.earlier_sweeps import read_earlier_sweeps
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Report, State
 from sweeps.search import earlier_trials
+from sweeps.search.samplers.earlier_sweeps import history_of
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
@@ -77,6 +84,32 @@ def test_trials_with_a_value_are_read(runs, tmp_path):
     assert sweep.name == "first-20260102-120000" and sweep.place == str(runs / sweep.name) and sweep.new == ()
     assert len(sweep.trials) == 6 and sweep.left_out == {"without a value": 2}
     assert all(trial.values == (pytest.approx(trial.keys["params.eta"]),) for trial in sweep.trials)
+
+
+def trial_of(state: TrialState, value: float | None, violation: float = 0.0, rung: float = 0.5):
+    attrs = {f"{_CONSTRAINTS_KEY}:c": violation} if violation else {}
+    return create_trial(state=state, value=value, intermediate_values={1: rung}, system_attrs=attrs)
+
+
+@pytest.mark.parametrize(
+    ("trial", "values", "violation"),
+    [
+        (trial_of(TrialState.COMPLETE, 0.5), (0.5,), 0.0),
+        (trial_of(TrialState.COMPLETE, math.inf), None, math.inf),
+        (trial_of(TrialState.COMPLETE, 1e305), None, math.inf),
+        (trial_of(TrialState.PRUNED, None, sys.float_info.max), None, earlier_sweeps.LARGEST),
+        (trial_of(TrialState.PRUNED, None, rung=math.inf), None, 0.0),
+    ],
+)
+def test_extreme_values_can_be_saved_and_read(tmp_path, trial, values, violation):
+    earlier = earlier_sweeps._earlier_trial({"params.eta": 0.1}, trial)
+    assert (earlier.values, earlier.violation) == (values, violation)
+    space = load(write(tmp_path, {}))
+    earlier_trials.save(tmp_path, [earlier_trials.EarlierSweep("first", "somewhere", (earlier,))])
+    (back,) = earlier_trials.read(tmp_path, space)
+    assert back.trials[0].values == values and back.trials[0].violation == violation
+    distribution = {"params.eta": optuna.distributions.FloatDistribution(0.01, 1.0, log=True)}
+    assert history_of(back.trials, distribution, [True]).number == 1
 
 
 def test_a_space_that_was_changed_in_the_middle(runs, tmp_path):

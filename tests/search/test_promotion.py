@@ -57,6 +57,14 @@ def search(
             trial.paused_at = step if action is Action.PAUSE else None
 
 
+def test_if_the_best_trial_fails_on_its_way_the_next_one_is_promoted():
+    view, _ = search(PROMOTION, 4, 1, lambda number, step: float(number))
+    view.trials[0].values, view.trials[0].failed, view.trials[0].running = {1: 0.0}, True, False
+    for number in (1, 2, 3):
+        view.trials[number] = TrialView(number, values={1: float(number)}, paused_at=1)
+    assert PROMOTION.next_paused(view) == 1
+
+
 @given(qualities, st.integers(1, 5), st.booleans(), st.sampled_from(SCHEDULERS))
 def test_one_in_factor_continues_and_one_trial_of_each_bracket_reaches_the_end(values, workers, minimize, scheduler):
     view, _ = search(scheduler, len(values), workers, lambda number, step: values[number], minimize)

@@ -222,6 +222,19 @@ def test_a_paused_trial_counts_as_an_ended_one_until_it_continues():
     assert pieces.ended[1][""] == [2] and sorted(pieces.running) == [0, 1] and pieces.count(1) == 2
 
 
+def test_a_trial_that_continued_and_paused_again_is_read_at_its_new_rung():
+    study, pieces, once = optuna.create_study(), History(), History()
+    trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
+    for rung in (1, 3):
+        trial.set_user_attr(PAUSED, None)
+        trial.report(0.5 / rung, rung)
+        trial.set_user_attr(PAUSED, rung)
+        pieces.refresh(study)
+    once.refresh(study)
+    assert pieces.levels == once.levels and pieces.count(3) == 1
+    assert pieces.ended[1].get("", []) == [] and pieces.ended[3][""] == once.ended[3][""] == [0]
+
+
 def test_a_trial_that_ends_without_a_new_value_is_known_as_it_ended():
     study, pieces, once = optuna.create_study(), History(), History()
     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})

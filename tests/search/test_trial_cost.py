@@ -69,14 +69,15 @@ def test_a_trial_that_costs_more_has_a_larger_weight(places, factor):
 # ---- sweeps
 
 
-def run(loop: SearchLoop, n: int, seconds) -> list:
+def run(loop: SearchLoop, n: int, seconds, steps: int = 1) -> list:
     """Run n trials, one after the other. `seconds(trial)` is the wall time of a trial."""
     asked = []
     for _ in range(n):
         trial = loop.ask()
         asked.append(trial)
         value = (trial.params["x"] - 0.5) ** 2 + (trial.params["y"] - 0.5) ** 2
-        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": value}, 1.0),), None, None, 1, seconds(trial)))
+        reports = tuple(Report(step, {"loss": value}, 1.0) for step in range(1, steps + 1))
+        loop.report(trial.number, ProgressUpdate(reports, None, None, 1, seconds(trial)))
         loop.tell(trial.number, State.COMPLETE)
     return asked
 
@@ -89,6 +90,13 @@ def space_with(make_space, options: str):
 def test_fewer_workers_are_suggested_if_more_workers_cost_more(make_space, tmp_path):
     space = space_with(make_space, "{cost: cpu_seconds}")
     asked = run(SearchLoop.open(tmp_path, space), 30, lambda trial: 10.0 * trial.shape.workers)
+    assert sum(trial.shape.workers == 1 for trial in asked[12:]) > 9, "six of random ones"
+
+
+@pytest.mark.timeout(60)
+def test_costs_count_if_trials_have_many_steps_and_no_scheduler(make_space, tmp_path):
+    space = make_space(SPACE, 60, "gp", scheduler="{name: none}", options="{cost: cpu_seconds}")
+    asked = run(SearchLoop.open(tmp_path, space), 30, lambda trial: 10.0 * trial.shape.workers, steps=20)
     assert sum(trial.shape.workers == 1 for trial in asked[12:]) > 9, "six of random ones"
 
 

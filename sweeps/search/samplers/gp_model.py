@@ -112,6 +112,7 @@ class GpModel:
         observed = observations(history, rng)
         surrogate = self._surrogate(history, observed, rng)
         if len(history.known) < self.enough and not any(hasattr(process, "weights") for process in surrogate.objectives):
+            self._kernels.record(history.study, history.number)
             return None
         pending = [t for n, t in history.running.items() if n != history.number and self.always <= t.params.keys()]
         surrogate.imagine(self._places(pending))
@@ -168,7 +169,7 @@ class GpModel:
 
         if (observed := cost_observations(history, name)) is None:
             return None
-        full = self.max_t or history.last_step
+        full = self.max_t or max(history.last_step, int(observed.steps.max()))
         logs, factor = scaled(observed.logs)
         if not factor:
             return None

@@ -92,7 +92,7 @@ class History:
         self._shapes: set[frozenset[str]] = set()
         self._group = _SearchSpaceGroup()
         self.running: dict[int, FrozenTrial] = {}
-        self._paused: dict[int, list[int]] = {}  # paused trials by number, with the list in `ended` that has the trial
+        self._paused: dict[int, tuple[int | None, list[int]]] = {}  # paused trials by number: the rung, and the list in `ended`
         self.levels: dict[Level, dict[str, list[Ranked]]] = defaultdict(lambda: defaultdict(list))
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
@@ -132,9 +132,10 @@ class History:
                 fresh.append(trial.number)
             else:
                 self._repeated[first].append(trial.number)
-        resumed = [number for number in self._paused if paused_at(trials[number]) is None or trials[number].state.is_finished()]
+        # A trial may have continued, and may be paused at a later rung already.
+        resumed = [n for n, (rung, _) in self._paused.items() if paused_at(trials[n]) != rung or trials[n].state.is_finished()]
         for number in resumed:
-            self._paused.pop(number).remove(number)
+            self._paused.pop(number)[1].remove(number)
         for number in [*self.running, *resumed, *fresh]:
             repeats = [trials[n] for n in (number, *self._repeated.get(number, ()))]
             trial = merge_repeats(repeats, self._repeats)
@@ -164,8 +165,9 @@ class History:
                     insort(self.ended[max(ranks)][self.cell(trial.params)], number)
             elif paused_at(trial) is not None and number in self._ranks:
                 del self.running[number]
-                self._paused[number] = self.ended[max(self._ranks[number])][self.cell(trial.params)]
-                insort(self._paused[number], number)
+                ended = self.ended[max(self._ranks[number])][self.cell(trial.params)]
+                self._paused[number] = (paused_at(trial), ended)
+                insort(ended, number)
         self._read = len(trials)
 
     def _add(self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float) -> None:

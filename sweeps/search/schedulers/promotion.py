@@ -15,8 +15,8 @@ Rung = tuple[int, int]
 def next_promoted(view: StudyView, waiting: Mapping[int, int], rungs: Iterable[Rung], passing: Callable[[int], int]) -> int | None:
     """Return the number of the trial to promote now, which is the trial that continues beyond its rung; None if there is none.
 
-    A trial can be promoted if it is among the best trials that have reached its rung. Higher rungs come first. Within a rung, the best
-    trial comes first.
+    A trial can be promoted if it is among the best trials that have reached its rung and have not failed. Higher rungs come first. Within a
+    rung, the best trial comes first.
 
     Args:
         view: The trials so far.
@@ -27,7 +27,7 @@ def next_promoted(view: StudyView, waiting: Mapping[int, int], rungs: Iterable[R
     """
     for step, bracket in rungs:
         reached, sign = view.at_rung(step, bracket), 1 if view.minimize else -1
-        ranked = [(sign * t.values[step], t.number) for t in reached if not math.isnan(t.values[step])]
+        ranked = [(sign * t.values[step], t.number) for t in reached if not math.isnan(t.values[step]) and not t.failed]
         for _, number in heapq.nsmallest(passing(len(reached)), ranked):
             if waiting.get(number) == step:
                 return number

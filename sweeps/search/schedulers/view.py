@@ -18,6 +18,7 @@ class TrialView:
         values: Reported values of one metric by step, in the order of the steps. This is the metric of the first objective that is not a
             cost; if all objectives are costs, see `sweeps.study.objectives`.
         running: True until the trial has ended. A paused trial has not ended.
+        failed: True if the trial has failed.
         paused_at: Rung at which the trial is paused; None if the trial is not paused.
         seconds: Wall time that the trial has used so far, in seconds.
         checkpoint_step: Step of the latest checkpoint of a running trial. None if the trial has no checkpoint, or if the scheduler does not
@@ -34,6 +35,7 @@ class TrialView:
     seconds: float = 0.0
     checkpoint_step: int | None = None
     population: str = ""
+    failed: bool = False
     _means: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     _sum: float = field(default=0.0, repr=False, compare=False)
 
