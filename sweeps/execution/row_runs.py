@@ -50,7 +50,8 @@ class RowRun(LoopRun):
         with checkpoint.as_directory() as folder:
             shutil.copytree(folder, self._latest)
         note = self._latest / CHECKPOINT_NOTE
-        self._model_step = json.loads(note.read_text())["best_step"] if note.is_file() else self.reports
+        noted = json.loads(note.read_text())["best_step"] if note.is_file() else self.reports
+        self._model_step = noted if 1 <= noted <= self.reports else self.reports  # A loop may count its steps in another way.
 
     def result(self) -> dict[str, float]:
         """Return the metrics of the run's model: those at the step whose model is in the latest checkpoint.
@@ -66,15 +67,17 @@ class RowRun(LoopRun):
         """Folder of this rank's copy of the loop's latest checkpoint; None if there is none."""
         return None if self._model_step is None else self._latest
 
-    def latest_checkpoint(self, step: int) -> ray.train.Checkpoint | None:
+    def latest_checkpoint(self, step: int, on_all_ranks: bool) -> ray.train.Checkpoint | None:
         """Return the loop's latest checkpoint; None if there is none. Its note names the trial's step instead of the loop's step.
 
         Args:
             step: The trial's step.
+            on_all_ranks: Whether every rank has a checkpoint.
         """
         if self._model_step is None:
             return None
-        (self._latest / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": step, "loop_step": self._model_step}))
+        note = {"best_step": step, "loop_step": self._model_step, "on_all_ranks": on_all_ranks}
+        (self._latest / CHECKPOINT_NOTE).write_text(json.dumps(note))
         return ray.train.Checkpoint.from_directory(str(self._latest))
 
 
@@ -93,7 +96,7 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
     assignment, steps = session.assignment, session.assignment.row_steps
     done = assignment.checkpoint.step if assignment.checkpoint is not None else 0
     found = session.checkpoint() if done else None
-    previous = None if found is None else Path(found.path)
+    previous = None if found is None or not _is_on_all_ranks(Path(found.path)) else Path(found.path)
     with tempfile.TemporaryDirectory(prefix="sweeps-rows-") as scratch:
         for step in (step for step in steps if step > done):
             data = session.cache if step == steps[-1] else session.cache.parts[step]
@@ -105,10 +108,19 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
             if not run.metrics:
                 raise ValueError(f"the loop reported nothing on {step} of {steps[-1]} parts of the train rows")
             current.final = own.final
-            session.report(run.result(), run.latest_checkpoint(step), step)
+            folder = run.folder_of_checkpoint
+            # If only some ranks began with their model of fewer rows, the ranks would train different models.
+            everywhere = all(session.exchange(folder is not None)) if session.ranks.world_size > 1 else folder is not None
+            session.report(run.result(), run.latest_checkpoint(step, everywhere), step)
             if previous is not None and previous.is_relative_to(scratch):
                 shutil.rmtree(previous)
-            previous = run.folder_of_checkpoint
+            previous = folder if everywhere else None
+
+
+def _is_on_all_ranks(checkpoint: Path) -> bool:
+    """Return whether every rank had reported files of a trial's checkpoint."""
+    note = checkpoint / CHECKPOINT_NOTE
+    return note.is_file() and json.loads(note.read_text()).get("on_all_ranks", False) is True
 
 
 def _on_part(current: Current, data: DatasetCache, share: float, previous: Path | None) -> Current:

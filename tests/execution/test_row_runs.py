@@ -38,6 +38,10 @@ class Session:
     def checkpoint(self) -> ray.train.Checkpoint | None:
         return None if self.assignment.checkpoint is None else ray.train.Checkpoint(self.assignment.checkpoint.path)
 
+    def exchange(self, value: Any) -> list[Any]:
+        """Return the value, and for the other ranks that they reported no checkpoint."""
+        return [value, *[False] * (self.ranks.world_size - 1)]
+
     def report(self, metrics: dict[str, float], checkpoint: ray.train.Checkpoint | None, step: int) -> None:
         note = None if checkpoint is None else json.loads(Path(checkpoint.path, CHECKPOINT_NOTE).read_text())
         self.sent.append((step, metrics, note))
@@ -77,6 +81,7 @@ def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
 
 def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path):
     session, seen = Session(Checkpoint(str(tmp_path), 3, 3)), []
+    (tmp_path / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": 3, "on_all_ranks": True}))
 
     def train(run: RowRun) -> None:
         seen.append(trials.current().previous_run)
@@ -100,6 +105,35 @@ def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path):
     assert seen == [None, "of 0.11", "of 0.33"]
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_no_rank_starts_from_fewer_rows_if_another_rank_reported_no_checkpoint(tmp_path, resumed):
+    seen = []
+
+    def train(run: RowRun) -> None:
+        seen.append(trials.current().previous_run)
+        run.report({"loss": 1.0}, saved(tmp_path / "mine"))
+
+    checkpoint = None
+    if resumed:
+        saved(tmp_path / "stored")
+        (tmp_path / "stored" / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": 1, "loop_step": 1, "on_all_ranks": False}))
+        checkpoint = Checkpoint(str(tmp_path / "stored"), 1, 1)
+    run_on_rows(Session(checkpoint, workers=2), current(), train)
+    assert seen == [None] * (2 if resumed else 3)
+
+
+@pytest.mark.parametrize("note", [0, 5])
+def test_a_note_that_counts_other_steps_stands_for_the_report_of_the_checkpoint(tmp_path, note):
+    session = Session()
+
+    def train(run: RowRun) -> None:
+        run.report({"loss": 2.0}, None)
+        run.report({"loss": 1.0}, saved(tmp_path / "a", note))
+
+    run_on_rows(session, current(), train)
+    assert session.sent[-1][1]["loss"] == 1.0 and session.sent[-1][1][BEST_LOOP_STEP] == 2.0
+
+
 def test_the_latest_checkpoint_decides_which_metrics_are_reported(tmp_path):
     session = Session()
 
@@ -110,7 +144,7 @@ def test_the_latest_checkpoint_decides_which_metrics_are_reported(tmp_path):
 
     run_on_rows(session, current(), train)
     assert [(metrics["loss"], note) for _, metrics, note in session.sent] == [
-        (2.0, {"best_step": step, "loop_step": 2}) for step in (1, 3, 9)
+        (2.0, {"best_step": step, "loop_step": 2, "on_all_ranks": True}) for step in (1, 3, 9)
     ]
 
 
@@ -123,7 +157,7 @@ def test_the_note_of_a_checkpoint_names_the_loops_step_with_its_model(tmp_path):
 
     run_on_rows(session, current(), train)
     assert session.sent[-1][1] == {"loss": 1.0, BEST_LOOP_STEP: 1.0, TRAIN_ROWS: 90.0}
-    assert session.sent[-1][2] == {"best_step": 9, "loop_step": 1}
+    assert session.sent[-1][2] == {"best_step": 9, "loop_step": 1, "on_all_ranks": True}
 
 
 def test_a_gang_counts_the_rows_of_all_ranks():
