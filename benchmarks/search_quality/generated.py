@@ -164,7 +164,7 @@ class _Landscape:
 
 
 class _Training:
-    """What a configuration's curve has above its last value, and its seconds."""
+    """Learning curves of a generated task, as distances above the last value, and the seconds of a step."""
 
     def __init__(self, axes: Mapping[str, Axis], best: Config, rng: np.random.RandomState, misleading: bool, fails: bool):
         self.axes = {name: a for name, a in axes.items() if a.kind != "choice" and a.when is None}

@@ -298,7 +298,7 @@ class _DataActor:
             streams = self.variants.splits(data, self.train_on_valid)
             ready = prepare_streams(key, steps, streams, self.store, self.roots, CHECK_ROWS, self.numeric_only)
             return ready | {"shards": dict.fromkeys(self.workers, ready["shards"]), "stream": True}
-        if not self.train_on_valid and self.variants.splits(data).folds:
+        if self.variants.spec.folds and not self.train_on_valid:
             fitted = [self._put(self._fit(f"{key}-fold-{number}", steps, fold)) for number, fold in enumerate(self.variants.folds(data), 1)]
             size = sum(fold["bytes"] for fold in fitted)
             return fitted[0] | {"key": key, "bytes": size, "folds": fitted}

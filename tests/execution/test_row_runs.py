@@ -1,4 +1,4 @@
-"""What a trial reports after each run of its loop on more train rows."""
+"""A trial runs its loop again on more and more train rows, and reports once after each run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep learns from earlier sweeps: the translation of their trials, the first configurations, and the prior of `gp`."""
+"""Learn from earlier sweeps: the translation of their trials, the first configurations, and the prior of `gp`."""
 
 from __future__ import annotations
 

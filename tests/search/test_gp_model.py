@@ -1,4 +1,4 @@
-"""What `gp` models besides the values of dimensions that every trial has: conditions, failures, constraints, objectives and repeats."""
+"""The model of `gp` for conditional dimensions, failures, constraints, several objectives and repeats."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Process:
         categorical: (d,) booleans: True for a categorical column. In such a column, the distance between two values is 0 if they are
             equal, and otherwise 1.
         shares: (n,) factors of the noise variance of each value, for example 1/3 for the mean of three repeats; None if all are 1.
-        noise: What is known about the noise before the fit; see `Noise`.
+        noise: Prior of the noise variance; see `Noise`.
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, categorical: np.ndarray, shares: np.ndarray | None = None, noise: Noise = VAGUE):

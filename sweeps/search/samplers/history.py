@@ -34,7 +34,7 @@ Ranked = tuple[float, tuple[float, ...], int]  # (violation of the constraints, 
 
 @dataclass(frozen=True)
 class Spent:
-    """What an ended trial has cost.
+    """Costs of an ended trial.
 
     Attributes:
         trial: The trial.
