@@ -54,8 +54,10 @@ MANIFEST = "manifest.json"
 MLFLOW_RUN = "mlflow.json"
 FILES = "files"
 CHECKPOINTS = "checkpoint_*"  # a glob pattern
-# Folders into which Ray Tune and Ray Train write data for their own restores. Sweeps does not use these folders.
-SCRATCH = ("tune", "gangs")
+ROW_RUNS = "row_runs"
+# Folders that a sweep deletes when it ends. Ray Tune and Ray Train write data for their own restores into the first two, which sweeps does
+# not use. In the third, trials that train on more and more rows keep their latest checkpoint.
+SCRATCH = ("tune", "gangs", ROW_RUNS)
 # Everything that sweeps writes into a sweep's folder, as glob patterns for names. `sweeps rm` deletes nothing else.
 OWN = (
     *(SPACE, ORIGIN, EARLIER_TRIALS, PROVENANCE, "code.diff", "code-*.diff", JOURNAL, LOCK, RAY, STAGES, RESULT),

@@ -20,6 +20,7 @@ from typing import Any
 import ray.train
 
 from sweeps.core import trial
+from sweeps.core.sweep_folder import ROW_RUNS
 from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
 from sweeps.execution import ray_train_adapter
 from sweeps.execution.loop_run import LoopRun, best_step
@@ -97,7 +98,10 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
     done = assignment.checkpoint.step if assignment.checkpoint is not None else 0
     found = session.checkpoint() if done else None
     previous = None if found is None or not _is_on_all_ranks(Path(found.path)) else Path(found.path)
-    with tempfile.TemporaryDirectory(prefix="sweeps-rows-") as scratch:
+    row_runs = Path(assignment.folder).parent.parent / ROW_RUNS
+    row_runs.mkdir(parents=True, exist_ok=True)
+    # In the sweep's folder, because a killed worker cannot delete its files.
+    with tempfile.TemporaryDirectory(dir=row_runs, ignore_cleanup_errors=True) as scratch:
         for step in (step for step in steps if step > done):
             data = session.cache if step == steps[-1] else session.cache.parts[step]
             run = RowRun(session, data, Path(scratch, str(step)))

@@ -20,6 +20,7 @@ from sweeps.controller.session import SweepSession
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.machine_share import Share
 from sweeps.core.result import SweepResult
+from sweeps.core.sweep_folder import SCRATCH
 from sweeps.core.trial import Report, State
 from sweeps.data import data_actor
 from sweeps.data.prepared_store import DatasetInfo
@@ -102,12 +103,13 @@ END = ["kill pool", "kill data", "end workers", "stop Ray"]
 
 
 def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
-    (tmp_path / "gangs").mkdir()
+    for name in SCRATCH:
+        (tmp_path / name).mkdir()
     with SweepSession(space, tmp_path, (), None) as opened:
         assert opened.load_data(None) is INFO and opened.count_fits() == 0
         opened.warm_workers(space.shapes)
     assert events == [*START, "pool.configure", "pool.warm", "pool.await_stopped", "pool.shutdown", *END]
-    assert not (tmp_path / "gangs").exists()
+    assert not [name for name in SCRATCH if (tmp_path / name).exists()]
 
 
 def test_on_a_shared_cluster_gangs_are_closed_once_and_none_starts_before_the_data_is_read(events, space, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core import trial as trials
+from sweeps.core.sweep_folder import ROW_RUNS
 from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Checkpoint, Current
 from sweeps.execution.loop_run import best_step
 from sweeps.execution.messages import Assignment, Labels, Ranks
@@ -45,6 +46,12 @@ class Session:
     def report(self, metrics: dict[str, float], checkpoint: ray.train.Checkpoint | None, step: int) -> None:
         note = None if checkpoint is None else json.loads(Path(checkpoint.path, CHECKPOINT_NOTE).read_text())
         self.sent.append((step, metrics, note))
+
+
+@pytest.fixture(autouse=True)
+def in_sweep_folder(tmp_path_factory, monkeypatch):
+    """The current folder is the sweep's folder."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("sweep"))
 
 
 def current() -> Current:
@@ -100,9 +107,12 @@ def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path):
         seen.append(None if previous is None else (previous / "model").read_text())
         (tmp_path / "model").write_text(f"of {share:.2f}")
         run.report({"loss": 1.0}, ray.train.Checkpoint.from_directory(str(tmp_path)))
+        # The sweep deletes this folder when it ends. A killed worker leaves its copies there.
+        (copy,) = Path(ROW_RUNS).iterdir()
+        assert (copy / f"{round(share * 9)}" / "checkpoint" / "model").read_text() == f"of {share:.2f}"
 
     run_on_rows(Session(), current(), train)
-    assert seen == [None, "of 0.11", "of 0.33"]
+    assert seen == [None, "of 0.11", "of 0.33"] and not list(Path(ROW_RUNS).iterdir())
 
 
 @pytest.mark.parametrize("resumed", [False, True])
