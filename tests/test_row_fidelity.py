@@ -104,8 +104,9 @@ def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(clean_ra
     assert len(sweeps.load_bundle(result.bundle).predict(rows)) == 450
     rerun = invoke("rerun", result.dir, "0001")
     assert rerun.exit_code == 0, rerun.output
-    exported = invoke("export", result.dir, "--refit", "-o", tmp_path / "refit")
-    assert exported.exit_code == 0, exported.stderr
+    for _ in range(2):  # the second time, the same bundle is registered again
+        exported = invoke("export", result.dir, "--refit", "--register", "rows")
+        assert exported.exit_code == 0, exported.stderr
     last = json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[-1])
     assert (len(last[1]), last[3], last[4]) == (450, 1.0, 2), "a refit trains once on all rows, to the loop's best step"
 
@@ -147,4 +148,4 @@ def test_a_first_part_that_is_too_small_is_refused_before_the_first_trial(clean_
     )
     refused = invoke("run", tmp_path / "space.yaml", "--dir", tmp_path / "runs")
     assert refused.exit_code == 2
-    assert "scheduler.grace_period: step 1 of 243 has only 2 of the 360 train rows, but needs at least 3" in refused.stderr
+    assert "space.yaml:6:1: scheduler.grace_period: step 1 of 243 has only 2 of the 360 train rows, but needs at least 3" in refused.stderr

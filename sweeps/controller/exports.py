@@ -211,11 +211,16 @@ class _Export:
     def _step_and_value(self, number: int) -> tuple[int | None, float | None]:
         """Return the step and the value of the model that `export` would write for a trial."""
         from sweeps.bundle import export as trial_export
+        from sweeps.controller import trial_refit
 
         result = self.store.results()[number]
-        checkpoint = self.store.latest(number) if self.latest else result.checkpoint
-        step = result.best_step if checkpoint is None else checkpoint.best_step
-        return step, None if step is None else trial_export.objective_value(self.store, number, step)
+        if self.refit:
+            step = trial_refit.steps_to_train(self.folder, self.space, self.store, number)
+            at = result.best_step if self.store.objectives.last_step_counts else step
+        else:
+            checkpoint = self.store.latest(number) if self.latest else result.checkpoint
+            at = step = result.best_step if checkpoint is None else checkpoint.best_step
+        return step, None if at is None else trial_export.objective_value(self.store, number, at)
 
     def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
         """Export an ensemble; see `export`."""

@@ -61,8 +61,7 @@ def refitted(
         )
         raise InputError(Problem("--refit", text))
     trial = study_store.trial(number)
-    metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP if space.scheduler.counts_rows else None
-    steps = steps_of(study_store.results()[number]) if metric is None else steps_of_runs(folder, number, metric)
+    steps = steps_to_train(folder, space, study_store, number)
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value, so the number of steps to train is unknown"))
     # No time limits: the sweep's time limits were chosen for fewer rows.
@@ -89,18 +88,24 @@ def steps_of(result: Result) -> int | None:
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 
-def steps_of_runs(folder: Path, number: int, metric: str) -> int | None:
-    """Return the number of the loop's steps to train, for a trial that ran its loop several times. None if the trial reported nothing.
+def steps_to_train(folder: Path, space: Space, study_store: StudyStore, number: int) -> int | None:
+    """Return the number of the loop's steps in a refit; None if the trial reported no value.
+
+    If the trial ran its loop several times, this is the loop's best step in the last run, or the mean of these steps over the folds.
 
     Args:
         folder: The sweep's folder.
+        space: The search space of the sweep.
+        study_store: The sweep's study.
         number: Number of the trial.
-        metric: The metric with the loop's best step: `BEST_FOLD_STEP`, which is a mean over the folds, or `BEST_LOOP_STEP`.
     """
     from sweeps.study import record
 
+    if not space.data.folds and not space.scheduler.counts_rows:
+        return steps_of(study_store.results()[number])
     trial = next(t for t in record.trials_of(folder) if t.number == number)
     reports = record.reports_of(trial, None)
+    metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP
     return max(1, round(reports[-1].metrics[metric])) if reports else None
 
 

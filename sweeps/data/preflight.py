@@ -29,7 +29,7 @@ MAX_FILES = 100
 MAX_BYTES = 64_000_000
 
 # Matches the place of a problem if the place is a key and not yet a position in the space file
-_KEY = re.compile(r"(space\.)?(data|trainer|preprocessor|scaling|params|objective|search\.from)(\.|\Z)")
+_KEY = re.compile(r"(space\.)?(data|trainer|preprocessor|scaling|params|objective|scheduler|search\.from)(\.|\Z)")
 
 
 @dataclass(frozen=True)
