@@ -110,9 +110,11 @@ def workers_left() -> list[str]:
 
 def not_the_drivers(nodes: list[Any]) -> Any:
     """Return a node to which the driver is not connected. On one machine, Ray connects the driver to any node, and the pool runs there."""
-    (pool,) = (p for p in psutil.process_iter(["cmdline"]) if "ray::_Pool" in " ".join(p.info["cmdline"] or ()))
-    raylet = int(pool.environ()["RAY_RAYLET_PID"])
-    return next(node for node in nodes if node.all_processes["raylet"][0].process.pid != raylet)
+    raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
+    pools = (p for p in psutil.process_iter(["cmdline"]) if "ray::_Pool" in " ".join(p.info["cmdline"] or ()))
+    # Other tests may run pools of their own. The pool of this cluster may also run on the head, which is not in `nodes`.
+    used = {int(pool.environ()["RAY_RAYLET_PID"]) for pool in pools}
+    return next(node for node, raylet in zip(nodes, raylets, strict=True) if raylet not in used)
 
 
 def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(three_nodes, tmp_path):
