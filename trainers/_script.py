@@ -122,6 +122,7 @@ class Script:
         events: Reports, then the exit code of the script. An exception in place of a report means that the trial fails. None comes from
             `command.ScriptRun.follow` only.
         source: The source whose reports count; None until it is known.
+        unused: The last line of output that looked like JSON and was no report.
 
     Raises:
         FileNotFoundError: The program does not exist.
@@ -141,6 +142,7 @@ class Script:
         self.command, self.folder = list(command), folder
         self.events = queue.SimpleQueue[ScriptReport | int | Exception | None]()
         self._metric, self._listener, self._mlflow, self._sources = metric, listener, mlflow, Sources()
+        self.unused = b""
         self._line, self._errors, self._frozen, self._lock = b"", b"", 0, threading.Lock()
         self._calls: list[socket.socket] = []  # Connections of `sweeps.report`, for which the script waits.
         output = None if listener is None else subprocess.PIPE
@@ -268,6 +270,8 @@ class Script:
         for line in lines if chunk else [rest]:
             if (metrics := metrics_in(line, self._metric)) is not None:
                 self._offer(ScriptReport(LINE, metrics, saves=True))
+            elif line.startswith(b"{"):
+                self.unused = line
         return bool(chunk)
 
     def _read_errors(self, stream: Any) -> bool:
@@ -333,11 +337,28 @@ def metrics_in(line: bytes, metric: str | None) -> dict[str, Any] | None:
     if metric is None or not line.strip().startswith(b"{"):
         return None
     try:
-        value = json.loads(line)
+        value: dict[str, Any] = json.loads(line)
     except ValueError:
         return None
-    number = named_values(value).get(metric)
-    return value if isinstance(number, (int, float)) and not isinstance(number, bool) else None
+    return value if _is_number(named_values(value).get(metric)) else None
+
+
+def number_names_in(line: bytes) -> list[str]:
+    """Return the names of the numbers in a line of output that is a JSON object; [] for any other line.
+
+    >>> number_names_in(b'{"epoch": 3, "valid": {"loss": 0.5}, "note": "x"}')
+    ['epoch', 'valid.loss']
+    """
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return []
+    return [name for name, number in named_values(value).items() if _is_number(number)] if isinstance(value, dict) else []
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number. NaN is a number here: a trial whose loss is NaN has reported it."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def state_of(folder: Path) -> frozenset[tuple[str, int, int]]:

@@ -29,9 +29,10 @@ from ray.train.collective import broadcast_from_rank_zero
 
 from sweeps import trial
 from sweeps.core.command_template import INTERPRETERS, fill, folder_of
+from sweeps.core.errors import SweepsError
 from sweeps.core.script_report import SOCKET
 from sweeps.trainers._mlflow_files import MlflowFiles
-from sweeps.trainers._script import CALL, Script, ScriptReport, state_of
+from sweeps.trainers._script import CALL, Script, ScriptReport, number_names_in, state_of
 
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
@@ -67,7 +68,7 @@ DATA_DIR = "SWEEPS_DATA_DIR"
 OTHER_RUN = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
 
 
-class ScriptFailed(Exception):
+class ScriptFailed(SweepsError):
     """The script ended with an exit code other than 0, or without a report."""
 
 
@@ -275,9 +276,10 @@ class ScriptRun:
                 raise event
         _check(script, event)
         if self._last is None and not self._resumed and (metric := self.current.metric) is not None:
+            names = " and ".join(f"`{name}`" for name in number_names_in(script.unused)[:10])
             raise ScriptFailed(
                 f"the command has ended, but has not reported `{metric}`; call sweeps.report({metric}=...), print a line of JSON such as "
-                f'{{"{metric}": 0.5}}, or log the metric with MLflow'
+                f'{{"{metric}": 0.5}}, or log the metric with MLflow' + (f"; its last line of JSON has {names}" if names else "")
             )
         if self._last is not None and script.source != CALL and state_of(self.checkpoint_dir) != self._copied:
             self._report(script, ScriptReport("", self._last, saves=True))  # The script has saved its model after its last report.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import os
 import traceback
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 
 import ray.train
 
+import sweeps
 from sweeps.core import references, trial
-from sweeps.core.errors import shorten
+from sweeps.core.errors import SweepsError, shorten
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Current, State
 from sweeps.execution import gpu_memory_hints, loop_mlflow, missing_value_hints, ray_train_adapter
@@ -24,6 +26,9 @@ from sweeps.execution.metric_values import flatten, numeric
 from sweeps.execution.row_runs import run_on_rows
 from sweeps.execution.seeds import seeded
 from sweeps.execution.trial_session import CheckpointIgnored, MetricMissing, Stopped, TrialSession
+
+# Folder of this package. It contains the trainers.
+PACKAGE = f"{Path(sweeps.__file__).parent}{os.sep}"
 
 
 def run_loop(session: TrialSession, current: Current) -> Ended:
@@ -108,10 +113,13 @@ def takes_config(loop: Any) -> bool:
 def trace(error: BaseException) -> str:
     """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters and with masked passwords.
 
-    Frames of sweeps' own code at both ends of the stack are left out.
+    Frames of sweeps' own code at both ends of the stack are left out. An error that a trainer of sweeps explains, such as a script that
+    failed, has no traceback.
     """
     here = str(Path(__file__).parent)
     formatted = traceback.TracebackException.from_exception(error)
+    if isinstance(error, SweepsError) and all(frame.filename.startswith(PACKAGE) for frame in formatted.stack):
+        return shorten(masked(f"{type(error).__name__}: {error}"))
     theirs = [number for number, frame in enumerate(formatted.stack) if not frame.filename.startswith(here)]
     if theirs:
         formatted.stack = traceback.StackSummary.from_list(formatted.stack[theirs[0] : theirs[-1] + 1])

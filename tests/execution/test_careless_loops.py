@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from sweeps.execution.messages import Job, Ranks
 from sweeps.execution.metric_values import numeric, unbeatable
 from sweeps.execution.training_loop import trace
 from sweeps.execution.trial_session import TrialSession
+from sweeps.trainers.command import ScriptFailed
 
 LINE = "session.report(metrics, None)"
 
@@ -77,6 +79,17 @@ def test_an_error_of_our_own_keeps_its_frames():
         training_loop.is_worth_a_retry(ValueError(), 3)  # type: ignore[arg-type]
     except TypeError as e:
         assert trace(e).startswith("Traceback")
+
+
+def test_an_error_that_a_trainer_explains_has_no_traceback(monkeypatch):
+    def loop():
+        raise ScriptFailed("`train.py` ended with exit code 1")
+
+    with pytest.raises(ScriptFailed) as raised:
+        loop()
+    assert trace(raised.value).startswith("Traceback"), "a frame of the user's code is kept"
+    monkeypatch.setattr(training_loop, "PACKAGE", str(Path(__file__).parent))
+    assert trace(raised.value) == "ScriptFailed: `train.py` ended with exit code 1"
 
 
 def test_r5_a_password_in_a_librarys_message_is_masked():

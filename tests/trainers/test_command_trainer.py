@@ -392,7 +392,12 @@ def test_a_signal_fails_the_trial(tmp_path):
 
 def test_a_script_without_a_report_fails_the_trial_with_the_three_ways_to_report(tmp_path):
     with pytest.raises(ScriptFailed, match=r"has not reported `loss`; call sweeps.report\(loss=...\), print a line of JSON"):
-        run(tmp_path, "print('{\"lose\": 1}')")
+        run(tmp_path, "print('loss: 1')")
+
+
+def test_a_script_that_prints_another_metric_is_told_which(tmp_path):
+    with pytest.raises(ScriptFailed, match=r"has not reported `loss`; .*; its last line of JSON has `epoch` and `valid.lose`$"):
+        run(tmp_path, 'print(\'{"epoch": 1, "valid": {"lose": 1}, "note": "x"}\')')
 
 
 def test_a_program_that_does_not_exist_fails_the_trial(tmp_path):
