@@ -156,6 +156,27 @@ def test_the_report_is_one_file_that_works_without_a_server(served, page, tmp_pa
     page.wait_for_function("document.documentElement.scrollWidth <= 400")
 
 
+def test_a_printed_report_has_all_figures_in_light_colors(served, page, tmp_path):
+    from sweeps.sweep_report.content import report
+
+    result = SweepResult(served.folder.name, served.folder, {"completed": 1}, None, None, None, {}, 1, 1.0)
+    study = record.read(served.folder)
+    assert study is not None
+    (tmp_path / "report.html").write_text(report(study, recorded_space(served.folder), result).html)
+    page.goto(f"file://{tmp_path}/report.html")
+    page.get_by_role("button", name="Dark mode").click()
+    drawn(page, "'0'")
+    empty = "[...document.querySelectorAll('.plot')].filter(plot => !plot.querySelector('svg.main-svg')).length"
+    assert page.evaluate(empty), "the figures below the window are not drawn yet"
+    seen = f"window.printed = [{empty}, document.documentElement.dataset.theme]"
+    page.evaluate(f"() => addEventListener('beforeprint', () => {{ {seen} }})")
+    page.pdf(path=tmp_path / "report.pdf")
+    assert page.evaluate("printed") == [0, "light"]
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    page.emulate_media(media="print")
+    assert not page.get_by_role("button", name="Light mode").is_visible()
+
+
 def test_the_comparison_is_one_file_with_figures(served, page, tmp_path):
     folders = [sweep_folder(tmp_path / name, count) for name, count in (("a", 3), ("b", 40))]
     comparison = compare_sweeps([*map(str, folders), str(served.folder)], tmp_path)

@@ -12,9 +12,12 @@ const Figures = (() => {
   const AXIS_WIDTH = 110; // of parallel coordinates, in pixels
   // By default, Plotly shows a button that uploads the figure to its cloud.
   const CONFIG = {responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
+  const PAPER_WIDTH = 680; // of a printed page, in pixels
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  let printing = false;
 
   function isDark() {
+    if (printing) return false;
     const chosen = document.documentElement.dataset.theme;
     return chosen ? chosen === "dark" : dark.matches;
   }
@@ -40,6 +43,7 @@ const Figures = (() => {
       margin: {t: 16, r: 12, b: 48, l: narrow ? 52 : 64}, height: 340, uirevision: "kept", legend: narrow ? below : {},
       ...plot.layout, ...dates, ...(narrow && many ? {showlegend: false} : {}), ...(narrow ? {dragmode: false} : {}), template: template(),
       ...(axes * AXIS_WIDTH > element.clientWidth ? {width: axes * AXIS_WIDTH} : {}), // the reader scrolls to the other axes
+      ...(printing ? {width: PAPER_WIDTH} : {}),
     };
   }
 
@@ -58,6 +62,21 @@ const Figures = (() => {
 
   function redraw() {
     for (const [element, plot] of drawn) if (element.isConnected) draw(element, plot);
+  }
+
+  // The browser does not wait for a figure before it prints. Plotly draws at once, before its promise is kept.
+  function printAlso(plots) {
+    let theme;
+    addEventListener("beforeprint", () => {
+      [printing, theme] = [true, document.documentElement.dataset.theme];
+      document.documentElement.dataset.theme = "light";
+      for (const [element, plot] of plots) draw(element, plot);
+    });
+    addEventListener("afterprint", () => {
+      printing = false;
+      if (theme) document.documentElement.dataset.theme = theme; else delete document.documentElement.dataset.theme;
+      redraw();
+    });
   }
 
   function remembered(theme) {
@@ -81,5 +100,5 @@ const Figures = (() => {
     dark.addEventListener("change", () => { show(); redraw(); });
   }
 
-  return {draw, redraw, switchWith};
+  return {draw, redraw, printAlso, switchWith};
 })();

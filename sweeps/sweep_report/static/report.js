@@ -15,5 +15,7 @@
     }
   }, {rootMargin: "600px"});
   const plots = JSON.parse(document.getElementById("figures").textContent);
-  for (const element of document.querySelectorAll(".plot")) seen.observe(element);
+  const elements = [...document.querySelectorAll(".plot")];
+  for (const element of elements) seen.observe(element);
+  Figures.printAlso(elements.map(element => [element, plots[element.dataset.figure]]));
 })();
