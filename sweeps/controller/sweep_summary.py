@@ -72,9 +72,9 @@ class SweepSummary:
         return self.state in ("running", "paused")
 
     def state_of(self, trial: TrialRecord) -> str:
-        """Return a trial's state in one word. This is `waiting`, for example, if the trial waits for workers (see `stages`)."""
+        """Return a trial's state in one word. This is `WAITING`, for example, if the trial waits for workers (see `stages`)."""
         state = trial_state(trial, self.is_running)
-        return _first_word(self.stages.get(trial.id, "running")) if state == "RUNNING" else state
+        return _first_word(self.stages.get(trial.id, state)).upper() if state == "RUNNING" else state
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `ls --json` prints."""

@@ -51,7 +51,7 @@ def sweep_json(snapshot: Snapshot, may_command: bool, mlflow: Mapping[str, str])
         "rows": rows,
         "dimensions": [{"name": d.name, "label": data.names[d.name]} for d in data.sampled] if data is not None else [],
         "figures": [{"key": key, "title": title} for key, title in TITLES.items() if key != "pareto" or len(objectives) in (2, 3)],
-        "running": summary.state == "running",
+        "running": summary.is_running,
         "may_command": may_command,
         "mlflow": dict(mlflow),
         "seconds": (summary.result or {}).get("seconds"),

@@ -112,7 +112,7 @@ def read(folder: Path, version: str) -> Snapshot:
     try:
         study = record.read(folder)
         if study is not None:
-            data = plot_data(study, recorded_space(folder), summary.state == "running", time.time())
+            data = plot_data(study, recorded_space(folder), summary.is_running, time.time())
     except SweepsError as e:
         problem = str(e)
     return Snapshot(version, summary, study, data, problem)

@@ -42,7 +42,7 @@ def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_p
         page.get_by_role("link", name="own-").click(timeout=300_000)  # the list shows the sweep as soon as it exists
         page.evaluate("window.isFirst = true")
         for trial in ("0000", "0001"):
-            page.wait_for_selector(state(trial, "running"), timeout=300_000)
+            page.wait_for_selector(state(trial, "RUNNING"), timeout=300_000)
         wait_until(lambda: len(list(tmp_path.glob("own-*.two"))) == 2, 120, "two trials to wait")
         page.wait_for_function(f"[...document.querySelectorAll('{TABLE}')].every(row => row.cells[3].innerText === '2')")
 
@@ -55,6 +55,12 @@ def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_p
         page.wait_for_function("selector => document.querySelector(selector).layout.xaxis.range?.[1] < 2", arg=curves)
         zoomed = page.eval_on_selector(curves, "plot => [...plot.layout.xaxis.range]")
 
+        page.get_by_role("button", name="Pause").click()
+        page.wait_for_selector("h1 .state.paused")
+        page.get_by_role("button", name="Pause").wait_for(state="detached")
+        page.get_by_role("button", name="Resume").click()
+        page.wait_for_selector("h1 .state.running")
+
         page.locator(f"{TABLE}[data-trial='0000']").click()
         page.get_by_role("button", name="Stop this trial").click()
         page.wait_for_selector("text=Stop trial 0000: trial 0000 is stopped, after 2 steps.")
@@ -62,7 +68,7 @@ def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_p
         page.get_by_role("button", name="Stop this trial").wait_for(state="detached")
         page.get_by_role("button", name="Close").click()
         page.wait_for_selector(state("0000", "PRUNED"))
-        assert page.locator(state("0001", "running")).is_visible()
+        assert page.locator(state("0001", "RUNNING")).is_visible()
 
         (tmp_path / "go").touch()
         page.wait_for_selector("h1 .state.finished", timeout=300_000)

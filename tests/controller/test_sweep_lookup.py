@@ -137,8 +137,8 @@ def test_a_trial_that_waits_for_workers_is_shown_as_waiting_while_the_sweep_runs
         text = sweeps_command("show", folder)
         assert "made-1: running; 1 completed, 1 pruned, 1 failed, 1 waiting of 6" in text
         rows = [row.split()[:2] for row in text.partition("TRIAL")[2].splitlines()[1:]]
-        assert rows[0] == ["0000", "COMPLETE"] and rows[-1] == ["0003", "waiting"]
-        assert sweeps_command("show", folder, "--trial", "3").startswith("trial 0003: waiting")
+        assert rows[0] == ["0000", "COMPLETE"] and rows[-1] == ["0003", "WAITING"]
+        assert sweeps_command("show", folder, "--trial", "3").startswith("trial 0003: WAITING")
         told = json.loads(sweeps_command("ls", "--dir", tmp_path, "--json"))[0]["trials"]
         assert told["waiting"] == 1 and told["running"] == 0
         (folder / STAGES).write_text("{}")

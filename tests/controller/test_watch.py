@@ -66,7 +66,7 @@ def test_a_trial_that_the_scheduler_has_paused_does_not_run(sweep):
         summary, study = summarize(folder), record.read(folder)
         status = watch.status_of(summary, study, 9, time.time())
     assert summary.trials == {"completed": 0, "pruned": 0, "failed": 0, "paused": 1, "running": 2}
-    assert [summary.state_of(t) for t in study.trials] == ["running", "PAUSED", "running"]
+    assert [summary.state_of(t) for t in study.trials] == ["RUNNING", "PAUSED", "RUNNING"]
     assert [row.trial for row in status.rows] == ["0000", "0002"] and status.states == {"RUNNING": 2, "PAUSED": 1}
     assert status_line(status).startswith("0/3 trials · 2 running · 1 paused · 0 pruned")
     assert "1 paused" in "\n".join(line.plain for line in View().lines(status, 100, 30))

@@ -110,7 +110,7 @@ class SweepView {
       return made;
     };
     return make("div", {className: "bar"},
-      button("Pause", {command: "pause"}), button("Resume", {command: "resume"}),
+      this.data.state === "paused" ? button("Resume", {command: "resume"}) : button("Pause", {command: "pause"}),
       button("Stop the sweep", {command: "stop"}, `Stop ${this.sweep}? \`sweeps resume\` can continue it later.`));
   }
 
