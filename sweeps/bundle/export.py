@@ -22,10 +22,11 @@ from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, un
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import refuse_special_files
-from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, complete_trial_id, format_trial_id
+from sweeps.core.trial import CHECK_PREDICTIONS, Result, State, Trial, complete_trial_id, format_trial_id
 from sweeps.core.trust import UnreadableFile, refuse_unsigned
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.space import Space
+from sweeps.space.saved_space import how_to_get_a_bundle
 from sweeps.space.trainer_definition import definition_of
 from sweeps.study import record
 from sweeps.study.study_store import StudyStore
@@ -252,7 +253,7 @@ def model_to_export(
     trial_id = format_trial_id(number)
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     if checkpoint is None:
-        return None, 0, f"trial {trial_id} cannot be exported, because it reported no checkpoint"
+        return None, 0, _why_no_checkpoint(study_store, number, result, latest)
     source = f"{checkpoint_root(folder, trial_id)}/{Path(checkpoint.path).name}"  # the sweep's folder may have been moved
     if not checkpoint_exists(source):
         deleted = "latest checkpoint" if latest else "checkpoint"
@@ -262,6 +263,19 @@ def model_to_export(
         reason = "" if latest else f", because the loop saved no checkpoint at the trial's best step, {result.best_step}"
         note = f"exported the model of step {step} (value {value:.6g}){reason}"
     return source, step, note
+
+
+def _why_no_checkpoint(study_store: StudyStore, number: int, result: Result, latest: bool) -> str:
+    """Return why a trial that reported no checkpoint cannot be exported, and what the user can do."""
+    cannot = f"trial {format_trial_id(number)} cannot be exported, because it"
+    saved = [format_trial_id(n) for n, r in study_store.results().items() if _saved(study_store, n, r, latest)]
+    how = how_to_get_a_bundle(study_store.space.trainer)
+    if not saved and how is not None:
+        return f"{cannot} reported no checkpoint; {how}"
+    ended = {State.PRUNED: "was stopped", State.FAIL: "failed", State.RUNNING: "was interrupted"}.get(result.state, "ended")
+    step = f" after step {result.steps}" if result.steps else ""
+    others = f"; trials with a checkpoint: {', '.join(saved[:8])}{', ...' if len(saved) > 8 else ''}" if saved else ""
+    return f"{cannot} {ended}{step}, before its first checkpoint{others}"
 
 
 def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: Any) -> tuple[float | None, str | None]:

@@ -197,8 +197,9 @@ class _Export:
         reused = {n for n in existing if reuse and output is None and holds_model(targets[n], self.refit, *self._step_and_value(n))}
         for number in existing - reused:
             raise _exists(targets[number])
+        place = "export" if trial is None else "--trial"
         return [
-            Written(target) if number in reused else self._write_one(target, functools.partial(self._write_bundle, number, target))
+            Written(target) if number in reused else self._write_one(target, functools.partial(self._write_bundle, number, target, place))
             for number, target in targets.items()
         ]
 
@@ -272,7 +273,7 @@ class _Export:
                 with contextlib.suppress(OSError):  # The folder is not empty, because it holds other exports.
                     target.parent.rmdir()
 
-    def _write_bundle(self, number: int, target: Path, work: Path) -> Written:
+    def _write_bundle(self, number: int, target: Path, place: str, work: Path) -> Written:
         from sweeps.bundle import export as trial_export
         from sweeps.controller import trial_refit
 
@@ -284,7 +285,7 @@ class _Export:
             raise done.error
         written = done.bundle or done.checkpoint
         if written is None:
-            raise InputError(Problem("--trial", done.notes[-1]))
+            raise InputError(Problem(place, done.notes[-1]))
         written.rename(target)
         return Written(target, done.notes)
 

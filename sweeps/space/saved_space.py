@@ -22,6 +22,7 @@ from sweeps.space.load import load
 from sweeps.space.model import Space
 from sweeps.space.passed_functions import checked_copy, save_module
 from sweeps.space.passed_tables import table_overrides
+from sweeps.space.section_models import TrainerSpec
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:
@@ -129,6 +130,23 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     return replace(space, name=origin.get("name", space.name), overrides=overrides)
 
 
+# How a user's code saves a checkpoint, and the page that explains it, by the name of the trainer. The name of a user's own loop is None.
+_SAVE = {
+    None: ("`ray.train.report(metrics, checkpoint=...)` in the loop", "own-loop.md"),
+    "command": ("`sweeps.report(metrics, checkpoint=FOLDER)` in the script", "command.md"),
+    "trainable": ("`save_checkpoint` in the class", "trainers.md"),
+}
+
+
+def how_to_get_a_bundle(trainer: TrainerSpec) -> str | None:
+    """Return what the user's code needs for a bundle: a checkpoint and `load`. Return None if a built-in trainer saves the checkpoints."""
+    if trainer.name not in _SAVE:
+        return None
+    save, page = _SAVE[trainer.name]
+    load = ", and `load` in the section `trainer`" if trainer.load is None else ""
+    return f"a bundle needs a checkpoint, from {save}{load}; see docs/how-to/{page}"
+
+
 def bundle_of(folder: Path) -> Path:
     """Return the folder of the bundle that a sweep wrote for its winner. This function runs no user code.
 
@@ -144,13 +162,13 @@ def bundle_of(folder: Path) -> Path:
     export = f"{shell_command('sweeps')} export {shell_quoted(folder)}"
     exported = sorted(manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}"))
     origin, result = read_origin(folder), read_result(folder) or {}
-    no_load = False
+    trainer = None
     with contextlib.suppress(InputError):  # another version of sweeps may have written the space file
-        no_load = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer.load is None
+        trainer = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer
     if is_driven(folder):
         why = "the sweep is running, and writes its bundle when it ends; wait until then, or stop the sweep with Ctrl-C"
-    elif no_load:
-        why = "the sweep has no bundle, because its trainer has no `load`; add `trainer.load` to the space file and run the sweep again"
+    elif trainer is not None and trainer.load is None:
+        why = f"the sweep has no bundle, because its trainer has no `load`; {how_to_get_a_bundle(trainer)}"
     elif exported:
         why = f"the sweep has no bundle; name one of its exports, such as {shell_quoted(exported[0])}"
     elif result.get("front"):

@@ -24,7 +24,8 @@ from sweeps.core.trial import Checkpoint, Current, Report, Result, State
 from sweeps.execution.messages import Progress, RankUpdate
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space, saved_space
+from sweeps.space.saved_space import bundle_of, how_to_get_a_bundle, save_space, saved_space
+from sweeps.space.section_models import TrainerSpec
 from sweeps.study.live_trial import ProgressUpdate
 from sweeps.study.study_store import StudyStore
 from tests.commands import space_of
@@ -321,3 +322,59 @@ def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note():
     assert trial_export.score_test("valid-balanced_accuracy", "binary", labels, codes) == (0.75, None)
     note = "no test score: `valid-neg_log_loss` needs probabilities, but the model predicts only classes"
     assert trial_export.score_test("valid-neg_log_loss", "binary", labels, codes) == (None, note)
+
+
+def unsaved(tmp_path: Path, *states: State, checkpoint_of: int | None = None) -> Path:
+    """A sweep of trials that reported one step each, without a checkpoint, except `checkpoint_of`."""
+    space = space_file.load(space_of(tmp_path, "plain", limits="max_trials: 5"), ())
+    folder = tmp_path / "root" / "own-1"
+    folder.mkdir(parents=True)
+    save_space(folder, space, 0.0)
+    loop = SearchLoop.open(folder, space)
+    for state in states:
+        trial, kept = loop.ask(), None
+        assert trial is not None
+        if trial.number == checkpoint_of:
+            kept = Checkpoint(str(folder / "trials" / trial.id / "checkpoint_000001"), 1, 1)
+            Path(kept.path).mkdir(parents=True)
+        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 0.5}, 1.0),), kept, kept, 1, 1.0))
+        loop.tell(trial.number, state)
+    return folder
+
+
+NO_CHECKPOINT = "trial 0000 cannot be exported, because it reported no checkpoint; a bundle needs a checkpoint, from "
+LOAD = "and `load` in the section `trainer`; "
+IN_THE_LOOP = "`ray.train.report(metrics, checkpoint=...)` in the loop, " + LOAD + "see docs/how-to/own-loop.md"
+
+
+def test_a_loop_without_checkpoints_is_told_what_a_bundle_needs(tmp_path):
+    folder = unsaved(tmp_path, State.COMPLETE)
+    for options, place in (([], "export"), (["--trial", "0"], "--trial")):
+        done = CliRunner().invoke(cli.main, ["export", str(folder), *options], prog_name="sweeps")
+        assert done.output == f"{place}: {NO_CHECKPOINT}{IN_THE_LOOP}\n" and done.exit_code == 2
+    with pytest.raises(InputError) as e:
+        bundle_of(folder)
+    why = "the sweep has no bundle, because its trainer has no `load`; a bundle needs a checkpoint, from "
+    assert str(e.value) == f"{folder}: {why}{IN_THE_LOOP}"
+
+
+def test_a_trial_that_ended_before_its_first_checkpoint_names_the_trials_that_have_one(tmp_path):
+    folder = unsaved(tmp_path, State.PRUNED, State.COMPLETE, State.FAIL, checkpoint_of=1)
+    said = "0000 cannot be exported, because it was stopped after step 1, before its first checkpoint; trials with a checkpoint: 0001"
+    with pytest.raises(InputError, match=f"{said}$"):
+        exports.export(folder, trial="0")
+    with pytest.raises(InputError, match="trial 0002 cannot be exported, because it failed after step 1, before its first checkpoint; "):
+        exports.export(folder, trial="2")
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "needs"),
+    [
+        ("command", None, "`sweeps.report(metrics, checkpoint=FOLDER)` in the script, " + LOAD + "see docs/how-to/command.md"),
+        ("trainable", None, "`save_checkpoint` in the class, " + LOAD + "see docs/how-to/trainers.md"),
+        (None, "m:load", "`ray.train.report(metrics, checkpoint=...)` in the loop; see docs/how-to/own-loop.md"),
+    ],
+)
+def test_what_a_bundle_needs_depends_on_the_trainer(name, load, needs):
+    assert how_to_get_a_bundle(TrainerSpec(name, "m:f", "none", load)) == f"a bundle needs a checkpoint, from {needs}"
+    assert how_to_get_a_bundle(TrainerSpec("xgboost", "m:f", "none", "m:load")) is None
