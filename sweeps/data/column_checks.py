@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import glob
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,11 @@ _EXPANDING = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVec
 # Parameters that name new columns
 _OUTPUT_PARAMETERS = ("output_columns", "output_column", "output_column_name")
 _CONCATENATOR_OUTPUT = "concat_out"  # Ray's default for `output_column_name`
+# Built-in steps that leave a column of texts as it is, unless their `columns` select it. `SimpleImputer` never makes numbers of texts.
+_NO_ENCODERS = (
+    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer", "SimpleImputer"),
+    *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "Concatenator", "LabelEncoder"),
+)
 # No step makes a name with `[`, `]` or `<`, because XGBoost does not accept them
 _SAFE_CHARACTERS = str.maketrans("[]<", "()_")
 
@@ -127,6 +132,35 @@ def label_encoder_error(step: Step | StepConfig, label: Label | None) -> str | N
     if not isinstance(named, str) or named in label_columns(label):
         return None
     return f"LabelEncoder: `{named}` is not the label ({shown(label)}); use OrdinalEncoder for a feature"
+
+
+def unread_texts(chain: Template, texts: Iterable[str]) -> list[str]:
+    """Return the columns of texts that are certain to reach the model as texts, in every chain that a space allows.
+
+    Args:
+        chain: the `preprocessor` section of the space.
+        texts: names of the columns of texts that reach the first step.
+    """
+    steps = [part for part in walk(chain) if isinstance(part, Step)]
+    return [name for name in texts if not any(_may_change(step, name) for step in steps)]
+
+
+def unread_texts_error(names: Sequence[str], trainer: str) -> str:
+    """Return an error message for columns of texts that no step encodes, for a trainer that reads only numbers."""
+    shown = ", ".join(f"`{name}`" for name in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
+    advice = f"add an encoder, such as `preprocessor: [OneHotEncoder]`, or add {them} to data.drop"
+    return f"{shown} {verb} text, which {trainer} cannot read, and no step encodes {them}; {advice}"
+
+
+def _may_change(step: Step, column: str) -> bool:
+    """Return whether a step may encode, remove or replace a column of texts."""
+    if ":" in step.name or any(column in _strings(step.params.get(key)) for key in _OUTPUT_PARAMETERS):
+        return True
+    if step.columns is None:
+        return step.name not in _NO_ENCODERS
+    chosen = [text for _, text in selectors(step.columns, "")]
+    return any(text in ("all", "categorical", column) or fnmatch.fnmatchcase(column, text) for text in chosen)
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:

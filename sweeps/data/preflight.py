@@ -74,6 +74,8 @@ def check_data(space: Space) -> None:
         problems += (_locate_option(space, spec, p) for p in own_problems)
     if not problems and labels:
         problems = _check_labels(space, list(labels.values()))
+    if not problems:
+        problems = _check_texts(space, known)
     if problems:
         raise locate_problems(space, problems)
 
@@ -85,6 +87,34 @@ def _check_labels(space: Space, labels: Sequence[_LabelInfo]) -> list[Problem]:
 
     problems = [Problem(_option_path(space, "train", p.text.split("`")[1]), p.text) for p in check_same_task(labels)]
     return problems or check_metrics(space, labels[0][1])
+
+
+def _check_texts(space: Space, known: Mapping[tuple[str, str], SourceInfo | None]) -> list[Problem]:
+    """Return a problem if, in every variant, a column of texts reaches a trainer that reads only numbers.
+
+    If only some variants have such a column, their trials fail, but the sweep does not. Nothing is returned then.
+
+    Args:
+        space: the search space.
+        known: see `_check_variant`.
+    """
+    from sweeps.data.column_checks import unread_texts, unread_texts_error
+    from sweeps.data.schema_probe import text_columns
+
+    if not space.trainer_definition.reads_numbers or space.trainer_definition.streams:
+        return []
+    unread, texts = [], dict[str, tuple[str, ...]]()
+    for spec in space.variants:
+        info = known.get(("train", spec.train))
+        if info is None or info.files is None:
+            return []
+        if spec.train not in texts:
+            texts[spec.train] = text_columns(info.files)
+        removed = {*_removed(spec, info.names), *spec.parse}
+        unread.append(unread_texts(space.sections.get("preprocessor", ()), [name for name in texts[spec.train] if name not in removed]))
+    if not all(unread):
+        return []
+    return [Problem("space.preprocessor", unread_texts_error(unread[0], space.trainer.name or "the trainer"))]
 
 
 _LabelInfo = tuple[str, str | None, tuple[Any, ...] | None]  # name, task and classes of a source
@@ -117,14 +147,21 @@ def _check_variant(
     probed = {key: info for key, info in sources.items() if info is not None}
     if "train" in probed:
         from sweeps.data.column_checks import check_step_columns
-        from sweeps.data.label_checks import check_columns, split_columns
+        from sweeps.data.label_checks import check_columns
 
         names = probed["train"].names
         problems += check_columns(spec, {key: info.names for key, info in probed.items()})
-        removed = {name for name in names if name in {*spec.labels, *spec.drop, *spec.weight_columns, *split_columns(spec)}}
+        removed = _removed(spec, names)
         features = [name for name in names if name not in removed]
         problems += check_step_columns(space.sections.get("preprocessor", ()), features, spec.label, spec.train, removed)
     return problems, sources
+
+
+def _removed(spec: DataSpec, names: Iterable[str]) -> set[str]:
+    """Return the columns that are no features: the label, weights, dropped columns, and columns that assign rows to splits."""
+    from sweeps.data.label_checks import split_columns
+
+    return {*names} & {*spec.labels, *spec.drop, *spec.weight_columns, *split_columns(spec)}
 
 
 def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:

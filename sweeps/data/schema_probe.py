@@ -152,6 +152,33 @@ def _probe_csv(system: Any, path: str, block: int) -> FileSchema:
     return FileSchema(tuple(names), rows)
 
 
+def text_columns(files: SourceFiles) -> tuple[str, ...]:
+    """Return the columns that are certain to hold texts, from the schema or the first rows of the first file.
+
+    A column of a CSV file that has one text that is no number holds texts, whatever the other rows are. The result may lack columns.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    path = files.paths[0]
+    try:
+        if data_suffix(path) in (".parquet", ".pq"):
+            with files.system.open_input_file(path) as opened:
+                schema = pq.read_schema(opened)
+        else:
+            names = probe_schema(files.system, path).names
+            with files.system.open_input_stream(path) as stream:
+                first = next(iter(csv.open_csv(stream, **csv_options(path, names, block=_PROBE_BLOCK))), None)
+            schema = pa.schema([]) if first is None else infer_types(pa.Table.from_batches([first])).schema
+    except (OSError, pa.ArrowException, ValueError):
+        return ()
+    return tuple(name for name, field in zip(pandas_names(schema.names), schema, strict=True) if _is_text(field.type))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK) -> dict[str, Any]:
     """Return options for Arrow's CSV reader, which then reads a file in the same way as pandas.
 

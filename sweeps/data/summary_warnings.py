@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweeps.data.column_checks import SELECTOR_WORDS, selectors
+from sweeps.data.column_checks import SELECTOR_WORDS, selectors, unread_texts, unread_texts_error
 from sweeps.data.summary import DataSummary, Finding, percent
 from sweeps.space.step_names import Step
 from sweeps.space.templates import walk
@@ -48,7 +48,17 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     found = [f for kind in ordered for f in summary.findings if f.kind == kind and f.column not in dropped and _matters(f, space)]
     grouped = [f for f in found if f.kind in ("empty", "constant")]
     texts = [_warning(f, summary) for f in found if f not in grouped]
-    return (*texts, *_useless(grouped))
+    return (*_unread(summary, space), *texts, *_useless(grouped))
+
+
+def _unread(summary: DataSummary, space: Space) -> list[DataWarning]:
+    """Return a warning about columns of texts that reach a trainer that reads only numbers. The trials would fail."""
+    if not space.trainer_definition.reads_numbers:
+        return []
+    removed = {name for spec in space.variants for name in (*spec.drop, *spec.parse)}
+    texts = [c.name for c in summary.columns if c.kind == "text" and c.role == "feature" and c.name not in removed]
+    unread = unread_texts(space.sections.get("preprocessor", ()), texts)
+    return [DataWarning("space.preprocessor", unread_texts_error(unread, space.trainer.name or "the trainer"))] if unread else []
 
 
 def _matters(finding: Finding, space: Space) -> bool:

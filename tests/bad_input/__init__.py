@@ -17,7 +17,7 @@ BASE = {
     "data": "{train: rows.csv, label: y, valid: 0.25}",
     "objective": "{metric: valid-logloss, goal: minimize}",
     "limits": "{max_trials: 4}",
-    "space": "{params: {eta: {loguniform: [1e-3, 0.3]}}}",
+    "space": "{params: {eta: {loguniform: [1e-3, 0.3]}}, preprocessor: [OneHotEncoder]}",
 }
 ROWS = "age,plan,y\n" + "".join(f"{i},{'ab'[i % 2]},{('no', 'yes')[i // 2 % 2]}\n" for i in range(8))
 # A module that creates a file when it is imported.

@@ -304,6 +304,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             files={"valid.csv": "age,plan,y\n1,a,0\n2,b,1\n"},
         ),
         steps(
+            "texts that no step encodes",
+            "{params: {eta: 0.1}}",
+            "5:1: space.preprocessor: `plan` is text, which xgboost cannot read, and no step encodes it; "
+            "add an encoder, such as `preprocessor: [OneHotEncoder]`, or add it to data.drop",
+        ),
+        steps(
             "a step for an unknown column",
             "{preprocessor: {StandardScaler: {columns: aeg}}}",
             "5:50: preprocessor.StandardScaler.columns: no column `aeg` in `rows.csv`; did you mean `age`?",

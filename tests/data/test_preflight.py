@@ -164,6 +164,37 @@ def test_every_option_is_checked_and_columns_that_any_option_makes_count(space):
     ]
 
 
+def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(space, tmp_path):
+    def problems(steps: str, data: str = "train: rows.csv, label: y, valid: 0.25", **changes: str) -> list[str]:
+        try:
+            preflight.check_data(space(f"{{{data}}}", space=f"{{preprocessor: {steps}}}", **changes))
+        except InputError as e:
+            return [problem.text.partition(";")[0] for problem in e.problems]
+        return []
+
+    error = "space.preprocessor: `plan` is text, which xgboost cannot read, and no step encodes it"
+    # a text after the first rows would be found by the sweep only
+    (tmp_path / "late.csv").write_text("age,plan,y\n" + "".join(f"{i},{i},{'no' if i % 2 else 'yes'}\n" for i in range(9999)) + "1,a,no\n")
+    pd.read_csv(tmp_path / "rows.csv").to_parquet(tmp_path / "rows.parquet")
+    for refused_steps in ("[]", "[StandardScaler]", "[{OneHotEncoder: {columns: [age]}}]", "{grid: [[], [SimpleImputer]]}"):
+        assert problems(refused_steps) == [error], refused_steps
+    for steps in (
+        "OneHotEncoder",
+        "[sklearn.preprocessing:OrdinalEncoder]",
+        "{grid: [[], [OrdinalEncoder]]}",
+        '[{OrdinalEncoder: {columns: "pl*"}}]',
+    ):
+        assert problems(steps) == [], steps
+    assert problems("[]", "train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}") == [], "only some trials fail"
+    assert (
+        problems("[]", "train: rows.csv, label: y, valid: 0.25, drop: [plan]")
+        == problems("[]", "train: late.csv, label: y, valid: 0.25")
+        == []
+    )
+    assert problems("[]", "train: rows.parquet, label: y, valid: 0.25") == [error]
+    assert problems("[]", trainer="{loop: json:load}") == []
+
+
 NAMES = ("age", "plan", "made")
 STEPS = st.one_of(
     st.builds(Step, st.just("StandardScaler"), st.sampled_from(NAMES)),
@@ -260,7 +291,7 @@ def test_folders_name_columns_too(space, tmp_path):
     for year in (2019, 2020):
         (tmp_path / "d" / f"year={year}").mkdir(parents=True)
         (tmp_path / "d" / f"year={year}" / "rows.csv").write_text(ROWS)
-    scaled = "{preprocessor: {StandardScaler: {columns: [age, year]}}}"
+    scaled = "{preprocessor: [{StandardScaler: {columns: [age, year]}}, OneHotEncoder]}"
     preflight.check_data(space("{train: d, label: y, valid: {column: year, value: 2020}}"))
     preflight.check_data(space("{train: d, label: year, valid: 0.2}"))
     preflight.check_data(space("{train: d, label: y, valid: 0.2}", space=scaled))
