@@ -267,6 +267,8 @@ def _check_values(
 ) -> tuple[tuple[str | None, tuple[Any, ...] | None] | None, int]:
     """Check the values of the label, of weights and of columns that assign rows to splits, if they can be read quickly.
 
+    The task of the label `target` of scikit-learn's data sets is known without reading them.
+
     Args:
         spec: the data variant.
         known: facts about the variant's sources.
@@ -280,9 +282,11 @@ def _check_values(
         InputError: a value does not fit its rule of `data.parse`, the values of the label are invalid (see `infer_task`), a split has no
             rows (see `check_split_values`), or a weight is invalid (see `check_weights`).
     """
-    from sweeps.data import label_checks, weights
+    from sweeps.data import label_checks, sklearn_datasets, weights
     from sweeps.data.schema_probe import bytes_to_read, read_columns
 
+    if list(known) == ["train"] and known["train"].files is None and spec.labels == ("target",):
+        return sklearn_datasets.label_task(spec.train.removeprefix("sklearn:"), spec.task), 0
     wanted = sorted({*spec.labels, *spec.weight_columns, *label_checks.split_columns(spec), *spec.parse})
     parts = {}
     for key, seen in known.items():

@@ -1,4 +1,4 @@
-"""List the columns of the data sets in scikit-learn without importing scikit-learn. A test compares these lists with scikit-learn."""
+"""List the columns and classes of the data sets in scikit-learn without importing scikit-learn. A test compares them with scikit-learn."""
 
 from __future__ import annotations
 
@@ -21,8 +21,24 @@ _COLUMNS = {
     ),
 }
 NAMES = tuple(_COLUMNS)
+# Number of classes of the label. A data set that is not listed here is for a regression.
+_CLASSES = {"breast_cancer": 2, "digits": 10, "iris": 3, "wine": 3}
 
 
 def feature_names(name: str) -> tuple[str, ...]:
     """Return the names of the features in a data set, such as "iris". In all data sets, the label is called `target`."""
     return _COLUMNS[name]
+
+
+def label_task(name: str, requested: str | None) -> tuple[str, tuple[int, ...] | None] | None:
+    """Return the task and the classes of the label `target`, as `label_checks.infer_task` does. Return None if `requested` does not fit.
+
+    Args:
+        name: name of the data set.
+        requested: the task that the space file sets. None if it sets no task.
+    """
+    count = _CLASSES.get(name)
+    task = requested or {None: "regression", 2: "binary"}.get(count, "multiclass")
+    if task == "regression":
+        return task, None
+    return None if count is None or (task == "binary" and count != 2) else (task, tuple(range(count)))

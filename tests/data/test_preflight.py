@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from sweeps.core.errors import InputError, Problem
 from sweeps.data import files, preflight, schema_probe, sklearn_datasets
 from sweeps.data.column_checks import check_step_columns
+from sweeps.data.label_checks import infer_task
 from sweeps.space import Space, load
 from sweeps.space.data_section import SKLEARN
 from sweeps.space.step_names import Step
@@ -226,6 +228,29 @@ def test_the_columns_of_toy_sets_are_scikit_learns():
     assert set(sklearn_datasets.NAMES) == set(SKLEARN)
     for name in sklearn_datasets.NAMES:
         assert (*sklearn_datasets.feature_names(name), "target") == tuple(getattr(datasets, f"load_{name}")(as_frame=True).frame.columns)
+
+
+@pytest.mark.parametrize("name", sklearn_datasets.NAMES)
+def test_the_tasks_of_toy_sets_are_inferred_from_scikit_learns(name):
+    from sklearn import datasets
+
+    target = pa.chunked_array([getattr(datasets, f"load_{name}")().target])
+    for task in (None, "regression", "binary", "multiclass"):
+        try:
+            inferred = infer_task("target", task, {"train": target})
+        except InputError:
+            assert sklearn_datasets.label_task(name, task) is None
+        else:
+            assert sklearn_datasets.label_task(name, task) in (inferred, None)
+    assert sklearn_datasets.label_task(name, None) == infer_task("target", None, {"train": target})
+
+
+def test_a_metric_of_a_toy_set_is_checked_without_scikit_learn(space):
+    wrong = space('{train: "sklearn:wine", label: target, valid: 0.25}', objective="{metric: valid-mloglos, goal: minimize}")
+    assert said(wrong) == [
+        "space.yaml:3:21: objective.metric: `valid-mloglos` is not a metric of this trainer; did you mean `valid-mlogloss`?"
+    ]
+    preflight.check_data(space('{train: "sklearn:wine", label: alcohol, valid: 0.25}'))
 
 
 def test_all_is_told_at_once_in_the_order_of_the_file(space):
