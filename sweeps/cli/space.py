@@ -28,8 +28,7 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
     from sweeps.space import load
 
     space = load(file, tuple(overrides))
-    for note in space.notes:
-        click.echo(f"note: {note}", err=True)
+    _print_notes(space)
     counts = {"dimension": len(space.dimensions), "cell": len(space.cells), "trial": space.limits.max_trials}
     only_seeds_differ = not space.dimensions and space.limits.max_trials > 1
     note = "; the trials differ only in their seeds" if only_seeds_differ else ""
@@ -70,6 +69,7 @@ def plan(
     available = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
     memory = host_resources.memory() if resources is None else None
     space = load(file, tuple(overrides))
+    _print_notes(space)
     planned = plan_space(space, available, free=free_bytes(root), memory=memory, earlier=_earlier_sweeps(space, root))
     summaries = _summaries(space, call_loaders) if with_data else None
     if as_json:
@@ -82,6 +82,11 @@ def plan(
         from sweeps.data.early_summary import render as render_data
 
         click.echo(printable("\n" + render_data(summaries)))
+
+
+def _print_notes(space: Space) -> None:
+    for note in space.notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def _earlier_sweeps(space: Space, root: Path) -> tuple[EarlierSweep, ...]:

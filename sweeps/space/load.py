@@ -22,6 +22,7 @@ from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import places
+from sweeps.space.notes import goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
 from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
@@ -160,7 +161,7 @@ class _Loader:
             trackers=trackers,
             runtime_env=runtime_env,
             trainer_definition=self.trainers.definition,
-            notes=(*self.trainers.notes, *self._algorithm_notes()),
+            notes=(*self.trainers.notes, *self._notes(sections)),
             **self.search.parsed,
         )
 
@@ -225,10 +226,17 @@ class _Loader:
             reason = choice.reason
         return reason
 
+    def _notes(self, sections: Mapping[str, Template]) -> tuple[str, ...]:
+        """Return notes about sections that are valid, but seldom what the user wants. A sweep that has started has no such notes."""
+        if self.started:
+            return ()
+        lists = () if self.parser.dimensions else list_notes(sections.get("params"))
+        return (*goal_notes(self.search.objectives), *lists, *self._algorithm_notes())
+
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension that the sampler can choose."""
         named, dims = self.search.search.algorithm if self.search.search else AUTO, self.parser.dimensions
-        if self.started or not self.file.node("search").is_map or "algorithm" not in self.file.node("search").value:
+        if not self.file.node("search").is_map or "algorithm" not in self.file.node("search").value:
             return ()
         if named in (AUTO, "grid") or any(not dim.is_grid for dim in dims):
             return ()

@@ -1,0 +1,36 @@
+"""Find parts of a valid space that are seldom what the user wants. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sweeps.core.metrics import usual_goal
+from sweeps.space.section_models import Objective
+from sweeps.space.templates import Template
+
+
+def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
+    """Return a note for each objective that searches for the worst value of a well-known metric."""
+    notes = []
+    for i, objective in enumerate(objectives):
+        usual = usual_goal(objective.metric)
+        if usual is not None and usual != objective.goal:
+            key, better = f"objective.{i}.goal" if len(objectives) > 1 else "objective.goal", "lower" if usual == "minimize" else "higher"
+            text = f"a {better} `{objective.metric}` is usually better, but the goal is `{objective.goal}`"
+            notes.append(f"{key}: {text}; write `goal: {usual}`")
+    return tuple(notes)
+
+
+def list_notes(params: Template) -> tuple[str, ...]:
+    """Return a note for each parameter that is a list of several numbers or texts. Use this only for a space without a dimension.
+
+    Args:
+        params: The section `space.params`.
+    """
+    lists = {name: value for name, value in params.items() if isinstance(value, (list, tuple))} if isinstance(params, dict) else {}
+    return tuple(
+        f"space.params.{name}: this list is one value, and nothing is tuned; to try each element, write `{{choice: {json.dumps(value)}}}`"
+        for name, value in lists.items()
+        if len(value) > 1 and all(isinstance(each, (bool, int, float, str)) for each in value)
+    )
