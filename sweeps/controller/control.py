@@ -21,11 +21,11 @@ from sweeps.controller.commands import Answer, Command, CommandError, Enqueue, P
 from sweeps.controller.store_commands import StoreChannel
 from sweeps.controller.sweep_summary import summarize
 from sweeps.core.command_hints import DEFAULT_ROOT, shell_command, sweep_argument
-from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.errors import InputError, Problem, SweepsError, unknown_trial
 from sweeps.core.folder_lock import is_driven
 from sweeps.core.stores import allow, is_address, open_store, recorded_store
 from sweeps.core.sweep_folder import COMMANDS, SweepFolder
-from sweeps.core.trial import complete_trial_id
+from sweeps.core.trial import complete_trial_id, format_trial_id
 from sweeps.study import record
 
 # Seconds to wait for the answer, by default.
@@ -176,6 +176,7 @@ class SweepControl:
             SweepsError: No process runs the sweep, the trial has ended, or the process does not answer.
         """
         if trial is not None:
+            self._refuse_unknown(str(trial))
             return self._send(Stop(complete_trial_id(str(trial))), "trial")
         self._refuse_ended()
         deadline = time.monotonic() + self.timeout
@@ -280,6 +281,18 @@ class SweepControl:
             elsewhere = None if isinstance(self.sweep, str) else recorded_store(self.sweep)
             hint = f"; if another machine runs it, give its address, {elsewhere}" if elsewhere else ""
             raise SweepsError(f"{self.name}: no process runs this sweep ({state}), so it takes no commands; {self._way_out(state)}{hint}")
+
+    def _refuse_unknown(self, trial: str) -> None:
+        """Raise an error if a running sweep in a folder has no such trial. The sweep's process may be too busy to say so soon."""
+        if isinstance(self.sweep, str) or not self.channel.is_driven():
+            return
+        study = None
+        with contextlib.suppress(InputError):  # only the sweep's process may have the password of the database
+            study = record.copy_study(self.sweep)
+        if study is not None and study.trials:
+            known = [format_trial_id(t.number) for t in study.trials]
+            if complete_trial_id(trial) not in known:
+                raise unknown_trial("trial", trial, known)
 
     def _state(self) -> str:
         """Return the state of the sweep, such as `finished`."""

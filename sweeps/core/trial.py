@@ -41,12 +41,12 @@ def format_trial_id(number: int) -> str:
 
 
 def complete_trial_id(typed: str) -> str:
-    """Add the missing leading zeros to a trial's id that a user typed.
+    """Add the missing leading zeros to a trial's id that a user typed. A text that is no number is returned unchanged.
 
-    >>> complete_trial_id("7")
-    '0007'
+    >>> complete_trial_id("7"), complete_trial_id("abc")
+    ('0007', 'abc')
     """
-    return typed.zfill(4)
+    return typed.zfill(4) if typed.isdecimal() else typed
 
 
 class Action(enum.Enum):

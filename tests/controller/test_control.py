@@ -124,6 +124,14 @@ def test_each_command_prints_the_answer(folder):
     assert not list((folder / COMMANDS).iterdir())
 
 
+def test_an_unknown_trial_is_refused_at_once_and_named_as_it_was_typed(folder):
+    with Driver(folder, lambda command: None) as driver:  # a driver that never answers
+        for trial in ("abc", "999", "-1"):
+            done = invoke("stop", folder, "--", trial)
+            assert (done.exit_code, done.output) == (2, f"trial: no trial `{trial}`; valid: 0000\n")
+    assert driver.received == []
+
+
 def test_a_wrong_command_exits_with_2_and_a_line_for_each_fault_and_a_refused_one_with_1(folder):
     wrong = Answer(problems=("params.eta: must be a number, got x", "the space has no dimension `y`"), invalid=True)
     with Driver(folder, lambda command: wrong if isinstance(command, Enqueue) else Answer(problems=("all trials have started",))):
