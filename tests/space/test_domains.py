@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sweeps
 from sweeps.space import Dimension, Option
 from sweeps.space.domains import DOMAINS, RULES, argument_problems, build, exact, multiple
 
@@ -164,3 +166,25 @@ def test_arguments_are_refused_or_make_a_dimension_with_values(kind: str, args: 
     assert math.isfinite(value)
     if dim.lower is not None:
         assert dim.lower <= value <= dim.highest  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: sweeps.choice("a", "b"), "sweeps.choice('a', 'b'): write sweeps.choice(['a', 'b'])"),
+        (lambda: sweeps.choice("abc"), "sweeps.choice('abc'): write sweeps.choice(['abc'])"),
+        (lambda: sweeps.grid(), "sweeps.grid(): write sweeps.grid([OPTION, OPTION])"),
+        (lambda: sweeps.loguniform([1e-3, 1]), "sweeps.loguniform([0.001, 1]): write sweeps.loguniform(0.001, 1)"),
+        (lambda: sweeps.uniform(1), "sweeps.uniform(1): write sweeps.uniform(lower, upper)"),
+        (lambda: sweeps.randint(1, 9, step=2), "sweeps.randint(1, 9, step=2): write sweeps.randint(lower, upper)"),
+    ],
+)
+def test_a_wrong_call_of_a_domain_function_shows_the_right_form(call, text):
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        call()
+
+
+def test_a_domain_function_takes_any_iterable_and_a_condition():
+    assert sweeps.choice(range(3)) == sweeps.choice(iter([0, 1, 2])) == {"choice": [0, 1, 2]}
+    assert sweeps.qrandint(1, 9) == {"qrandint": [1, 9]} and sweeps.randn() == {"randn": []}
+    assert sweeps.uniform(0, upper=1, when={"params.a": 1}) == {"uniform": [0, 1], "when": {"params.a": 1}}
