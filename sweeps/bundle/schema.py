@@ -28,6 +28,9 @@ from sweeps.data.column_values import (
     to_text,
 )
 
+# Number of missing columns that an error names.
+SHOWN_COLUMNS = 10
+
 
 def infer_schema(raw: pd.DataFrame) -> list[ColumnSchema]:
     """Infer the schema of raw features.
@@ -79,14 +82,15 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
         The rows with the columns of the schema and the index of `frame`.
 
     Raises:
-        InputError: columns are missing or values are invalid. If columns are missing, one problem lists them all. Otherwise the error has
-            an `InvalidValue` for the first invalid value of each column.
+        InputError: columns are missing or values are invalid. If columns are missing, one problem names the first of them. Otherwise the
+            error has an `InvalidValue` for the first invalid value of each column.
     """
     present = {str(name): i for i, name in enumerate(frame.columns)}
     missing = [c.name for c in columns if c.name not in present]
     if missing:
         spare = [name for name in present if name not in {c.name for c in columns}]
-        names = ", ".join(f"`{name}`{_suggestion(name, spare)}" for name in missing)
+        names = ", ".join(f"`{name}`{_suggestion(name, spare)}" for name in missing[:SHOWN_COLUMNS])
+        names += f" and {len(missing) - SHOWN_COLUMNS} more" if len(missing) > SHOWN_COLUMNS else ""
         raise InputError(Problem("input", f"column {names} is missing" if len(missing) == 1 else f"columns {names} are missing"))
     problems: list[Problem] = []
     typed: dict[str, pd.Series] = {}

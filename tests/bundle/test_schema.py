@@ -75,6 +75,14 @@ def test_every_missing_column_is_named_with_the_nearest():
     assert str(e.value) == "input: columns `real` (did you mean `reel`?), `when` are missing"
 
 
+def test_of_many_missing_columns_ten_are_named():
+    columns = infer_schema(pd.DataFrame({f"pixel_{i}": [0.5] for i in range(64)}))
+    with pytest.raises(InputError) as e:
+        enforce_schema(pd.DataFrame({"other": [1]}), columns)
+    names = ", ".join(f"`pixel_{i}`" for i in range(10))
+    assert str(e.value) == f"input: columns {names} and 54 more are missing"
+
+
 def test_every_value_that_a_column_cannot_hold_is_named():
     with pytest.raises(InputError) as e:
         enforce_schema(RAW.assign(whole=["1", "two", "3"], when=["yesterday", None, None]), COLUMNS)
