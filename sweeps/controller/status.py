@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sweeps.controller.eta import TimeLeft
 from sweeps.core.durations import format_clock
 from sweeps.core.resources import Shape, number_text
+from sweeps.core.trial import without_repetition
 
 if TYPE_CHECKING:
     from sweeps.core.trial import Trial
@@ -181,7 +182,7 @@ def shape_text(shape: Shape) -> str:
 
 def short_configuration(trial: Trial) -> Pairs:
     """Return (name, value) pairs for the trial's preprocessor and for each other dimension. The section `scaling` is left out."""
-    pairs = [("preprocessor", trial.chain)] if trial.preprocessor or "preprocessor" in trial.labels else []
+    pairs = [("preprocessor", without_repetition(trial.chain))] if trial.preprocessor or "preprocessor" in trial.labels else []
     for name, value in trial.labels.items():
         section, _, rest = name.partition(".")
         if section not in ("preprocessor", "scaling"):

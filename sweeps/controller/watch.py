@@ -14,7 +14,7 @@ from sweeps.controller.sweep_summary import SweepSummary, summarize
 from sweeps.core.errors import SweepsError
 from sweeps.core.resources import shape_of
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import State
+from sweeps.core.trial import State, without_repetition
 from sweeps.space.saved_space import saved_space
 from sweeps.study import record
 from sweeps.study.record import Record, TrialRecord
@@ -141,7 +141,7 @@ def _row(t: TrialRecord, summary: SweepSummary, max_t: int | None, now: float) -
 
 def _configuration(t: TrialRecord) -> Pairs:
     """Return (name, value) pairs for the preprocessor, if it is tuned, and for each other dimension. `scaling` is left out."""
-    pairs = [("preprocessor", t.preprocessor)] if any(name.startswith("preprocessor") for name in t.labels) else []
+    pairs = [("preprocessor", without_repetition(t.preprocessor))] if any(name.startswith("preprocessor") for name in t.labels) else []
     for name, value in t.labels.items():
         section, _, rest = name.partition(".")
         if section not in ("preprocessor", "scaling"):

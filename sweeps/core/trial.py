@@ -40,6 +40,26 @@ def format_trial_id(number: int) -> str:
     return f"{number:04d}"
 
 
+def without_repetition(chain: str) -> str:
+    """Return `Trial.chain` without the values that only repeat the name of a step. The record keeps these values.
+
+    >>> without_repetition("OneHotEncoder+PCA (0=OneHotEncoder, n_components=8)")
+    'OneHotEncoder+PCA (n_components=8)'
+    """
+    label, _, inside = chain.partition(" (")
+    names = {"none", *label.split("+")}
+
+    def repeats(pair: str) -> bool:
+        position, _, value = pair.partition("=")
+        return position.isdecimal() and names.issuperset(value.split("+"))
+
+    values = inside.removesuffix(")").split(", ")
+    shown = [pair for pair in values if not repeats(pair)]
+    if len(shown) == len(values):
+        return chain
+    return f"{label} ({', '.join(shown)})" if shown else label
+
+
 def complete_trial_id(typed: str) -> str:
     """Add the missing leading zeros to a trial's id that a user typed. A text that is no number is returned unchanged.
 

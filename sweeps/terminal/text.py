@@ -15,7 +15,7 @@ from sweeps.core.resources import workers_text
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT
-from sweeps.core.trial import flat, format_trial_id
+from sweeps.core.trial import flat, format_trial_id, without_repetition
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
@@ -123,7 +123,8 @@ def scaling(of: dict[str, Any]) -> str:
 
 def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]) -> list[str]:
     """Format the configuration of a trial, one line for each value."""
-    return pairs([*flat({"data": data} if data else {}), ("preprocessor", preprocessor), ("scaling", scaling(of_scaling)), *flat(params)])
+    values = [("preprocessor", without_repetition(preprocessor)), ("scaling", scaling(of_scaling)), *flat(params)]
+    return pairs([*flat({"data": data} if data else {}), *values])
 
 
 # ---- the result of a sweep
