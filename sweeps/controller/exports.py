@@ -287,7 +287,13 @@ class _Export:
         if written is None:
             raise InputError(Problem(place, done.notes[-1]))
         written.rename(target)
-        return Written(target, done.notes)
+        return Written(target, (*done.notes, *_refit_notes(done.best, self.refit)))
+
+
+def _refit_notes(best: Mapping[str, Any], refit: bool) -> tuple[str, ...]:
+    """Return a note with the test score of a model that was trained again. The score of any other model stands in the sweep's result."""
+    test = best.get("test")
+    return (f"test score of the new model: {test:.6g}",) if refit and test is not None else ()
 
 
 def _exists(target: Path) -> InputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -17,7 +18,7 @@ from click.testing import CliRunner
 from sweeps import cli
 from sweeps import space as space_file
 from sweeps.bundle import export as trial_export
-from sweeps.controller import exports
+from sweeps.controller import exports, trial_refit
 from sweeps.controller.trial_refit import last_checkpoint, steps_of
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
@@ -260,6 +261,20 @@ def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path,
     again = trial_export.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
     _, told = exported(folder, loop, monkeypatch, refitted=again)
     assert told["value"] == 0.35 and told["refit"] == {"on": ["train", "valid"], "rows": 150, "steps": 2}
+
+
+def test_a_refit_prints_the_test_score_of_the_new_model(tmp_path, monkeypatch):
+    folder, _ = uneven(tmp_path)
+
+    def write(*args: Any) -> trial_export.Exported:
+        (args[4] / "bundle").mkdir()
+        return trial_export.Exported({"test": 0.25}, args[4] / "bundle")
+
+    monkeypatch.setattr(trial_export, "export_trial", write)
+    monkeypatch.setattr(trial_refit, "refitted", lambda *args: contextlib.nullcontext())
+    done = CliRunner().invoke(cli.main, ["export", str(folder), "--refit"], prog_name="sweeps")
+    assert done.stderr == "test score of the new model: 0.25\n" and done.exit_code == 0
+    assert [written.notes for written in exports.export(folder)] == [()], "the result of the sweep has the other score"
 
 
 def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, monkeypatch):
