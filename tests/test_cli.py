@@ -47,6 +47,18 @@ def test_the_end_shows_the_best_trial_the_bundle_and_the_next_commands():
     assert "sweeps predict /runs/x-1/bundle" in text and "sweeps ui --dir /runs" in text and "sweeps show /runs/x-1" in text
 
 
+def test_the_end_names_the_report_if_there_is_one(tmp_path):
+    assert "report.html" not in terminal.format_result(result(dir=tmp_path))
+    (tmp_path / "report.html").touch()
+    assert f"\nfolder  {tmp_path}\nreport  {tmp_path / 'report.html'}\n" in terminal.format_result(result(dir=tmp_path))
+
+
+def test_a_verb_that_is_a_file_is_explained():
+    done = CliRunner().invoke(cli.main, ["report", "x"], prog_name="sweeps")
+    assert done.exit_code == 2 and "no command `report`: the report of a sweep is `report.html` in its folder, " in done.output
+    assert "No such command 'repot'" in CliRunner().invoke(cli.main, ["repot"], prog_name="sweeps").output
+
+
 def test_data_dimensions_are_part_of_a_configuration(tmp_path):
     best = result().best | {"data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5}, "values": {"loss": 1.0}}
     text = terminal.format_result(result(best=best))

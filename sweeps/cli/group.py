@@ -19,8 +19,20 @@ if not hasattr(sweeps, "SweepsError"):
     sys.exit(f"sweeps: `sweeps/__init__.py` belongs to another package named `sweeps`: {installed_package.WAY_OUT}")
 
 
+# Verbs that users look for, and what to use instead.
+OTHER_VERBS = {
+    "report": "the report of a sweep is `report.html` in its folder, which `sweeps show SWEEP` prints",
+}
+
+
 class ErrorReportingGroup(click.Group):
     """A command group that prints an error as text without a traceback, and exits with the error's exit code."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first argument names, and the other arguments."""
+        if args[0] in OTHER_VERBS:
+            raise click.UsageError(f"no command `{args[0]}`: {OTHER_VERBS[args[0]]}", ctx)
+        return super().resolve_command(ctx, args)
 
     def main(self, args: Any = None, *more: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run the command line `args`, then exit. By default, these are the arguments of the process."""

@@ -14,7 +14,7 @@ from sweeps.core.durations import format_clock
 from sweeps.core.resources import workers_text
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import is_address
-from sweeps.core.sweep_folder import RESULT
+from sweeps.core.sweep_folder import RESULT, SweepFolder
 from sweeps.core.trial import flat, format_trial_id, without_repetition
 
 if TYPE_CHECKING:
@@ -180,8 +180,10 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
 
 
 def _places(result: SweepResult) -> list[str]:
-    """Return lines with the sweep's folder, and with its address in the storage if it has one."""
-    return [f"folder  {relative_path(result.dir)}", *([f"store   {result.store}"] if result.store else [])]
+    """Return lines with the sweep's folder, its address in the storage if it has one, and its report if it was written."""
+    report = SweepFolder(result.dir).report("html")
+    lines = [f"folder  {relative_path(result.dir)}", *([f"store   {result.store}"] if result.store else [])]
+    return [*lines, *([f"report  {relative_path(report)}"] if report.is_file() else [])]
 
 
 def format_freed(freed: dict[str, int], done: str = "freed") -> str:
