@@ -21,6 +21,7 @@ from sweeps.controller.store_mirror import mirrored
 from sweeps.controller.sweep_run import SweepRun
 from sweeps.core import logging_setup
 from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.durations import format_clock
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.notebooks import in_notebook
@@ -117,7 +118,7 @@ def run(
             stored["learned_from"] = [str(sweep) for sweep in earlier]
         _save(folder, space, began, storage, **stored, address=address, tracking_uri=uri and without_password(uri), cpus=cpus, gpus=gpus)
         with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
-            return sweep.run()
+            return _logged(sweep)
     except (InputError, OSError) as e:
         if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
             raise
@@ -168,6 +169,17 @@ def _check(space: Space, root: Path, storage: str | None, address: str | None, c
         raise locate_problems(space, problems)
     if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space, cpus)):
         raise InputError(problems)
+
+
+def _logged(sweep: SweepRun) -> SweepResult:
+    """Run a sweep. Log its folder before and its result afterwards, at the level INFO, which a script shows only if it asks for it."""
+    log = logging.getLogger("sweeps")
+    log.info("%s: starting; folder %s", sweep.folder.name, sweep.folder)
+    result = sweep.run()
+    counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
+    best = f"; best trial {result.best['trial']}: {result.best['value']:.6g}" if result.best and result.best["value"] is not None else ""
+    log.info("%s: %s in %s%s", sweep.folder.name, counts, format_clock(result.seconds), best)
+    return result
 
 
 def _remove_folder(folder: Path, root: Path | None) -> None:
@@ -238,7 +250,7 @@ def resume(
                 return earlier
         prepare_ray(address)
         with reserve(folder.name, folder, address, cpus, gpus, origin) as continued.share:
-            return continued.run()
+            return _logged(continued)
 
 
 def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, Any]:

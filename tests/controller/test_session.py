@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ SPACE = """\
 name: faked
 trainer: xgboost
 data: {train: "sklearn:iris", label: target, valid: 0.2}
-objective: {metric: mlogloss, goal: minimize}
+objective: {metric: valid-mlogloss, goal: minimize}
 trackers: []
 scheduler: {name: none}
 limits: {max_trials: 2}
@@ -157,7 +158,7 @@ def run_all(controller: SweepController, concurrency: int) -> None:
     controller.finish_leftover_trials()
     with contextlib.suppress(StopIteration):
         while (trial := controller.start_trial()) is not None:
-            controller.on_trial_progress(trial, Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE))
+            controller.on_trial_progress(trial, Progress((Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE))
             controller.poll()
 
 
@@ -171,12 +172,21 @@ def test_a_run_goes_from_the_space_file_to_the_result(events, space, no_report, 
     result = swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
     assert result.trials == {"completed": 2, "pruned": 0, "failed": 0} and result.fits == 0 and result.reason is None
     assert result.best is not None and result.best["trial"] == "0000"
-    assert any("reported no checkpoint" in note for note in result.notes)
+    assert any("before its first checkpoint" in note for note in result.notes)
     assert {"starting Ray", "reading the data", "exporting the winner", "writing the report"} <= set(stages)
     again = api.resume(result.dir)
     assert again.trials == result.trials and "nothing is left to do" in again.notes[-1]
     more = api.resume(result.dir, add_trials=1)
     assert more.trials["completed"] == 3
+
+
+def test_a_script_may_show_the_folder_and_the_result(events, space, no_report, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(tune_search, "run", run_all)
+    with caplog.at_level(logging.INFO, "sweeps"):
+        result = swept(tmp_path)
+    shown = [record.getMessage() for record in caplog.records if record.name == "sweeps"]
+    assert shown[0] == f"{result.sweep}: starting; folder {result.dir}"
+    assert shown[-1].startswith(f"{result.sweep}: 2 completed in 0:") and shown[-1].endswith("; best trial 0000: 0.5")
 
 
 def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(events, space, no_report, tmp_path, monkeypatch):
@@ -199,7 +209,7 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     monkeypatch.setattr(tune_search, "run", run_all)
     folder = swept(tmp_path).dir
     events.clear()
-    again = Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
+    again = Progress((Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
     monkeypatch.setattr("ray.wait", lambda references: (references, []))
     monkeypatch.setattr("ray.get", lambda reference: {"advance": again}.get(reference))
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, bit-identical to the original run"
