@@ -16,6 +16,8 @@ from sweeps.space.trainer_schema import CUSTOM_METRIC_KEYS, expand
 if TYPE_CHECKING:
     from sweeps.space import Space
 
+# Number of metrics that an error lists. A trainer lists the usual ones first.
+MOST_LISTED = 6
 _TASK_NAMES = {
     "binary": "two classes",
     "multiclass": "more than two classes",
@@ -123,12 +125,19 @@ def _check_metric(
                 " (for a label of integers with many different values, sweeps chooses regression, unless the space file sets `data.task`)"
             )
         text += f"; choose from {', '.join(valid_metrics[:3])}"
-    elif (match := closest(metric, tasks[task])) is not None:
+    elif (match := _nearest(metric, tasks[task])) is not None:
         text = f"is not a metric of this trainer; did you mean `{match}`?"
     else:
-        more = ", or `valid-` and the name of a scorer of scikit-learn" if computed else ""
-        text = f"is not a metric of this trainer; valid: {', '.join(valid_metrics)}{more}"
+        more = ", ..." if len(valid_metrics) > MOST_LISTED else ""
+        more += ", or `valid-` and the name of a scorer of scikit-learn" if computed else ""
+        text = f"is not a metric of this trainer; valid: {', '.join(valid_metrics[:MOST_LISTED])}{more}"
     return Problem(key, f"`{metric}` {text}")
+
+
+def _nearest(metric: str, valid: Sequence[str]) -> str | None:
+    """Return the valid metric that a user probably meant, such as `valid-auc` for `auc`. Return None if no metric is similar."""
+    name = f"valid-{metrics.base_name(metric)}"
+    return name if name in valid else closest(metric, valid) or closest(name, valid, cutoff=0.85)
 
 
 def _check_goals(space: Space) -> list[Problem]:

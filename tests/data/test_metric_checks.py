@@ -83,12 +83,21 @@ def test_scorers_of_scikit_learn_may_be_the_objective(tmp_path, trainer, task, m
         ("valid-f1_samples", "multiclass", "is a metric for several labels in each row, but this label is for more than two classes;"),
         ("valid-balanced_acuracy", "binary", "is not a metric of this trainer; did you mean `valid-balanced_accuracy`?"),
         ("balanced_accuracy", "binary", "is not a metric of this trainer; did you mean `valid-balanced_accuracy`?"),
+        ("auc", "binary", "is not a metric of this trainer; did you mean `valid-auc`?"),
+        ("valid_auc", "binary", "is not a metric of this trainer; did you mean `valid-auc`?"),
+        ("acuracy", "binary", "is not a metric of this trainer; did you mean `valid-accuracy`?"),
         ("zz", "regression", "valid: valid-rmse, valid-mae, or `valid-` and the name of a scorer of scikit-learn"),
     ],
 )
 def test_a_scorer_that_does_not_fit_is_refused_in_one_line(tmp_path, metric, task, text):
     (line,) = messages(tmp_path, metric, task, goal="maximize", trainer="torch_tabular")
     assert line.startswith(f"objective.metric: `{metric}` is") and text in line and "\n" not in line
+
+
+def test_only_the_usual_metrics_of_a_task_are_listed(tmp_path):
+    (line,) = messages(tmp_path, "z", "binary")
+    usual = "valid-logloss, valid-error, valid-auc, valid-aucpr, valid-accuracy, valid-rmse"
+    assert line.endswith(f"valid: {usual}, ..., or `valid-` and the name of a scorer of scikit-learn")
 
 
 def test_a_scorer_that_is_minimized_is_refused(tmp_path):
