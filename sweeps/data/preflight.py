@@ -103,7 +103,8 @@ def _check_texts(space: Space, known: Mapping[tuple[str, str], SourceInfo | None
 
     if not space.trainer_definition.reads_numbers or space.trainer_definition.streams:
         return []
-    unread, texts = [], dict[str, tuple[str, ...]]()
+    unread: list[list[str]] = []
+    texts: dict[str, tuple[str, ...]] = {}
     for spec in space.variants:
         info = known.get(("train", spec.train))
         if info is None or info.files is None:
