@@ -19,8 +19,16 @@ from sweeps.data.column_values import InvalidValue, format_value
 
 CURRENCY, DECIMAL_COMMA = "currency", "decimal_comma"
 _SIGN = "[+-]?"
-# A sign of a currency, or its code of three letters.
-_UNIT = r"(?:\p{Sc}|[A-Z]{3})"
+# Codes of ISO 4217 of the currencies in use, without funds and metals.
+CODES = (
+    "AED|AFN|ALL|AMD|AOA|ARS|AUD|AWG|AZN|BAM|BBD|BDT|BGN|BHD|BIF|BMD|BND|BOB|BRL|BSD|BTN|BWP|BYN|BZD|CAD|CDF|CHF|CLP|CNY|COP|CRC|"
+    "CUP|CVE|CZK|DJF|DKK|DOP|DZD|EGP|ERN|ETB|EUR|FJD|FKP|GBP|GEL|GHS|GIP|GMD|GNF|GTQ|GYD|HKD|HNL|HTG|HUF|IDR|ILS|INR|IQD|IRR|ISK|"
+    "JMD|JOD|JPY|KES|KGS|KHR|KMF|KPW|KRW|KWD|KYD|KZT|LAK|LBP|LKR|LRD|LSL|LYD|MAD|MDL|MGA|MKD|MMK|MNT|MOP|MRU|MUR|MVR|MWK|MXN|MYR|"
+    "MZN|NAD|NGN|NIO|NOK|NPR|NZD|OMR|PAB|PEN|PGK|PHP|PKR|PLN|PYG|QAR|RON|RSD|RUB|RWF|SAR|SBD|SCR|SDG|SEK|SGD|SHP|SLE|SOS|SRD|SSP|"
+    "STN|SVC|SYP|SZL|THB|TJS|TMT|TND|TOP|TRY|TTD|TWD|TZS|UAH|UGX|USD|UYU|UZS|VES|VND|VUV|WST|XAF|XCD|XCG|XOF|XPF|YER|ZAR|ZMW|ZWG"
+)
+# A sign of a currency, or its code. Other letters are no unit, so that the order number `ORD-100` is no amount.
+_UNIT = rf"(?:\p{{Sc}}|{CODES})"
 _MINUS, _SPACES = "\u2212", "[\u00a0\u202f\u2009]"
 _EPOCH = pd.Timestamp("1970-01-01")
 

@@ -46,8 +46,10 @@ DATE_FORMATS = (
 )
 # Names of identifiers, such as `id`, `user_id`, `PassengerId` and `customerID`.
 _NAMED_ID = re.compile(r"(?:^|[_\s.-])(?:id|ids|uuid|guid)$|^id[_\s.-]|[a-z0-9]I[Dd]$|^I[Dd]$", re.ASCII)
-# Texts of digits alone are codes, such as ZIP codes. A leading zero marks a code, too.
-_DIGITS, _CODE = r"^\d+$", r"^0\d+$"
+# Texts of digits alone are codes, such as ZIP codes. A leading zero marks a code, too, also after letters.
+_DIGITS, _CODE = r"^\d+$", r"^[A-Z]* ?0\d+$"
+# Letters and a number, such as `CAD-1001` and `CAD1001`, although `CAD` is also a currency.
+_LABELLED, _NUMBERED = r"^[A-Z]+[-_]\d+$", r"^[A-Z]+[-_]?\d+$"
 
 
 def find_all(
@@ -121,11 +123,14 @@ def text_findings(values: pa.ChunkedArray, column: ColumnSummary) -> Iterator[Fi
     some = texts[:PARSED_TEXTS]
     if len(some) < 3:
         return
-    if (numbers := _number_text(column.name, some, blank)) is not None:
+    differ = len(present) >= MIN_ROWS and len(distinct) >= DISTINCT_SHARE * len(present)
+    # The hyphen of a label is no minus. Labels without a hyphen look like amounts, but amounts are seldom all different integers.
+    labels = pc.all(pc.match_substring_regex(some, _NUMBERED if differ else _LABELLED)).as_py()
+    if not labels and (numbers := _number_text(column.name, some, blank)) is not None:
         yield numbers
     elif (dates := _date_text(column.name, some)) is not None:
         yield dates
-    elif len(present) >= MIN_ROWS and len(distinct) >= DISTINCT_SHARE * len(present):
+    elif differ:
         words = float(np.mean([text.count(" ") + 1 for text in some.to_pylist()]))
         yield Finding("identifier", column.name, shown(str(present[0].as_py())), count=len(distinct), words=words)
 

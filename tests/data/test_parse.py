@@ -50,6 +50,11 @@ def test_amounts_are_read(text, number):
     assert parsed("currency", text) == [number]
 
 
+@pytest.mark.parametrize("text", ["ORD-100", "INV00007", "100 LBS", "usd 7"])
+def test_other_letters_are_no_currency(text):
+    assert parsed("currency", text) == [None]
+
+
 @pytest.mark.parametrize(
     "text", ["", "abc", "1,23", "12,34,567", "(5", "5)", "1.2.3", "$", "12:30", "2020-01-31", "1 2", "$5 million", None]
 )

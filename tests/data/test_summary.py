@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.data.early_summary import render, summarize_early
+from sweeps.data.parse import CODES
 from sweeps.data.summary import DataSummary, summarize
 from sweeps.data.summary_text import one_line, table_rows
 from sweeps.data.tables import canonical_table
@@ -89,6 +90,8 @@ def test_a_column_that_spoils_a_search_is_found(column, kind):
         [str(10_000 + i % 50) for i in range(N)],  # codes stored as text
         RNG.choice(["10-20", "20-30", "30+"], N),  # ranges
         [f"v{i % 7}.{i % 3}" for i in range(N)],
+        [f"CAD-{100 + i % 60}" for i in range(N)],  # labels that begin like an amount
+        [f"INR{i % 60:04d}" for i in range(N)],
         [None if i % 2 else "yes" for i in range(N)],  # one value, but it is often missing
         RNG.permutation(N * 3)[:N],  # distinct numbers
         RNG.integers(0, 30, N),
@@ -97,6 +100,23 @@ def test_a_column_that_spoils_a_search_is_found(column, kind):
 )
 def test_an_ordinary_column_is_not_found(column):
     assert found(frame(plain=column)) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(CODES.split("|")) | st.text("ABCXYZ", min_size=1, max_size=5),
+    st.sampled_from(["", "-", "_"]),
+    st.integers(0, 10**6),
+)
+def test_different_numbers_after_letters_are_identifiers_and_never_prices(letters, mark, first):
+    assert found(frame(order=[f"{letters}{mark}{first + i}" for i in range(N)])) == [("identifier", "order")]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(CODES.split("|")), st.sampled_from(["{code} {n}", "{n} {code}", "{n}{code}", "{code}{n:.2f}", "{code} -{n}"]))
+def test_amounts_with_a_currency_code_are_prices(code, form):
+    prices = [form.format(code=code, n=100 + i * 7 % 997) for i in range(N)]
+    assert found(frame(price=prices)) == [("number_text", "price")]
 
 
 def test_a_number_is_an_identifier_only_by_its_name():
