@@ -76,15 +76,16 @@ def find_all(
     parsed = set(spec.parse)
     vectors = _vector_names([column.name for column in features])
     train = parts["train"] if whole else sample
+    rows, sampled = _without_copies(spec, train, sample, columns)
     found: list[Finding] = []
     for column in features:
         if (empty := _constant(train, column, column.name in vectors)) is not None:
             found.append(empty)
         elif column.kind == "text" and column.name not in parsed:
-            found += text_findings(sample.column(column.name), column)
+            found += text_findings(sampled.column(column.name), column)
         elif column.kind == "number" and column.name not in parsed:
             found += _infinite(train.column(column.name), column.name)
-            found += _row_numbers(train.column(column.name), column, len(features))
+            found += _row_numbers(rows.column(column.name), column, len(features))
     found += [Finding("leak", name, share=score) for name, score in find_leaks(spec, sample, features, classes, seed)]
     if any(column.kind != "other" for column in columns):
         found += _duplicates(parts["train"], sample, columns)
@@ -211,18 +212,43 @@ def _are_rarely_equal(sample: pa.Table, names: Sequence[str]) -> bool:
     return bool(log_chance < -3 * np.log(max(2, sample.num_rows)))
 
 
-def _duplicates(train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSummary]) -> list[Finding]:
-    """Return a finding if many rows of train are copies of other rows. All columns count, also those that are no features."""
+def _copies(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
+    """Return which rows are copies of earlier rows, as a mask of shape (n,)."""
     from sweeps.data.streaming.hashing import row_hashes
 
+    copies = np.ones(rows.num_rows, dtype=bool)
+    copies[np.unique(row_hashes(rows, names), return_index=True)[1]] = False
+    return copies
+
+
+def _without_copies(spec: DataSpec, train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSummary]) -> tuple[pa.Table, pa.Table]:
+    """Return the numbers of train, and the columns of the sample that can be compared, without rows that are copies of earlier rows.
+
+    The value of an identifier appears twice in a copied row, but it still identifies the row.
+    """
+    names = _readable(sample, columns)
+    numbers = [column.name for column in columns if column.kind == "number"]
+    rows, sampled = train.select(numbers), sample.select(names)
+    copies = _copies(sampled, names)
+    if len(names) < len(columns) or not copies.any():
+        return rows, sampled
+    different = sampled.filter(pa.array(~copies))
+    if not (spec.drop_duplicates or _are_rarely_equal(different, names)):
+        return rows, sampled
+    return rows.filter(pa.array(~_copies(train, names))), different
+
+
+def _duplicates(train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSummary]) -> list[Finding]:
+    """Return a finding if many rows of train are copies of other rows. All columns count, also those that are no features."""
     names = _readable(sample, columns)
     if len(names) < len(columns) or sample.num_rows < MIN_ROWS:
         return []
-    copies = sample.num_rows - len(np.unique(row_hashes(sample, names)))
-    share = copies / sample.num_rows * (train.num_rows / sample.num_rows)
-    if copies < MIN_COPIES or share < DUPLICATES_FROM or not _are_rarely_equal(sample, names):
+    copies = _copies(sample, names)
+    count = int(copies.sum())
+    share = count / sample.num_rows * (train.num_rows / sample.num_rows)
+    if count < MIN_COPIES or share < DUPLICATES_FROM or not _are_rarely_equal(sample.filter(pa.array(~copies)), names):
         return []
-    return [Finding("duplicates", count=copies, share=min(1.0, share))]
+    return [Finding("duplicates", count=count, share=min(1.0, share))]
 
 
 def _overlaps(parts: Mapping[str, pa.Table], sample: pa.Table, columns: Sequence[ColumnSummary], seed: int) -> Iterator[Finding]:

@@ -120,7 +120,8 @@ def _warning(finding: Finding, summary: DataSummary) -> DataWarning:
         text = f"{name} alone explains {percent(finding.share)} of the label; if it is known only after the label, add it to data.drop"
         return DataWarning("data.drop", text)
     if finding.kind == "identifier":
-        text = f"{name} has {finding.count:,} different values in {summary.sampled:,} rows, such as {finding.example}; "
+        copies = ", some of them copies" if any(other.kind == "duplicates" for other in summary.findings) else ""
+        text = f"{name} has {finding.count:,} different values in {summary.sampled:,} rows{copies}, such as {finding.example}; "
         return DataWarning("data.drop", f"{text}it identifies rows and cannot generalize; add it to data.drop")
     if finding.kind == "row_number":
         return DataWarning("data.drop", f"{name} numbers the rows ({finding.example}, …); add it to data.drop")

@@ -179,6 +179,20 @@ class TestCopies:
         rows = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
         assert found(pd.concat([rows, rows.head(40)])) == [("duplicates", "")]
 
+    @pytest.mark.parametrize("dropped", [False, True])
+    def test_identifiers_and_row_numbers_are_found_among_copies(self, dropped):
+        rows = frame(cust=[f"C{i:05d}" for i in range(N)], row=range(1, N + 1), a=RNG.normal(size=N))
+        expected = [("identifier", "cust"), ("row_number", "row"), ("duplicates", "")]
+        assert found(pd.concat([rows, rows.sample(60, random_state=0)]), spec(drop_duplicates=dropped)) == expected
+        assert found(pd.concat([rows, rows.head(3)])) == expected[:2]
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.integers(0, 1000), st.integers(1, N))
+    def test_copies_of_rows_change_no_finding_about_columns(self, seed, count):
+        rows = frame(cust=[f"C{i:05d}" for i in range(N)], a=RNG.normal(size=N), b=RNG.integers(0, 9, N), c=["x"] * N)
+        copied = pd.concat([rows, rows.sample(count, random_state=seed)])
+        assert [item for item in found(copied) if item[0] != "duplicates"] == found(rows)
+
     def test_few_categories_make_equal_rows(self):
         rows = pd.DataFrame({name: RNG.integers(0, 3, N) for name in "abcy"})
         assert found(rows) == []
