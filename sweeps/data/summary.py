@@ -7,7 +7,7 @@ for a space. The cost is bounded: at most `SAMPLE_ROWS` rows of a table are look
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +38,7 @@ class ColumnSummary:
         missing: number of missing values, in all rows.
         distinct: number of distinct values in the sample, without missing ones. None for the kind "other".
         values: the smallest and the largest number or date; or the most frequent texts, with their shares.
+        parsed: True if `data.parse` turns the texts into numbers.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ColumnSummary:
     missing: int
     distinct: int | None
     values: str
+    parsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,8 @@ def summarize(
     most = max(LEAST_ROWS, min(SAMPLE_ROWS, SAMPLE_VALUES // max(1, len(simple))))
     sample = sample_rows(train.select(simple), most, seed)
     roles = column_roles(spec, train.column_names)
-    columns = tuple(_column(train, sample, name, roles[name], missing) for name in train.column_names)
+    described = (_column(train, sample, name, roles[name], missing) for name in train.column_names)
+    columns = tuple(replace(column, parsed=column.name in spec.parse and column.role != "dropped") for column in described)
     balance = _balance(train, spec.labels[0], classes) if classes is not None else {}
     total = dict(rows or {key: part.num_rows for key, part in parts.items()})
     findings = find_all(spec, parts, sample, columns, classes, seed, whole=rows is None)

@@ -52,7 +52,8 @@ def table_rows(summary: DataSummary) -> list[list[str]]:
     ordered = sorted(summary.columns, key=lambda column: column.role != "label")
     rows = []
     for column in ordered[:MOST_COLUMNS]:
-        role = "" if column.role == "feature" else f" ({column.role})"
+        marks = [column.role] * (column.role != "feature") + ["parsed"] * column.parsed
+        role = f" ({', '.join(marks)})" if marks else ""
         missing = f"{column.missing:,}" if column.missing else ""
         distinct = "" if column.distinct is None else f"{column.distinct:,}"
         rows.append([shown(column.name, 2 * VALUE_LENGTH) + role, column.kind, missing, distinct, column.values])

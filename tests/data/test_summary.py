@@ -272,6 +272,18 @@ def test_plan_shows_the_table_and_reads_no_code(tmp_path, monkeypatch):
     assert summary.summary is None and "runs no code of yours" in summary.reason
 
 
+def test_the_table_marks_parsed_columns(tmp_path):
+    rows = frame(price=[f"${i * 7 + 1000:,}" for i in range(N)], other=[f"${i * 7 + 1000:,}" for i in range(N)])
+    assert texts(tmp_path, rows, data=", drop: [other], parse: {price: currency, other: currency}") == []
+    (found,) = summarize_early(load(tmp_path / "space.yaml"))
+    assert [row[0] for row in table_rows(found.summary)] == ["y (label)", "size", "color", "price (parsed)", "other (dropped)"]
+    stored = found.summary.to_json()
+    assert DataSummary.from_json(stored) == found.summary
+    for column in stored["columns"]:
+        del column["parsed"]  # a sweep of an earlier version
+    assert table_rows(DataSummary.from_json(stored))[3][0] == "price"
+
+
 def test_plan_calls_a_loader_if_it_is_asked_to(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts(tmp_path, frame(price=["$1"] * N))
