@@ -45,9 +45,21 @@ def parse(ref: str) -> tuple[str, str]:
         RefError: The text is not of the form `module:attr`.
     """
     if not is_reference(ref):
-        raise RefError(f"`{ref}` is not a reference; write `module:attr`")
+        raise RefError(f"`{ref}` is not a reference; write `{_without_suffix(ref) or 'module:attr'}`")
     module, _, attr = ref.partition(":")
     return module, attr
+
+
+def _without_suffix(ref: str) -> str:
+    """Return the reference for a file and an attribute, such as `fit:train` for `fit.py:train`; "" if the text names no file."""
+    file, _, attr = ref.partition(":")
+    found = f"{file.removesuffix('.py').removeprefix('./').replace('/', '.')}:{attr or 'attr'}"
+    return found if file.endswith(".py") and is_reference(found) else ""
+
+
+def _suffix_hint(ref: str) -> str:
+    """Return the end of a message about a module that does not exist; "" if its name does not end in `.py`."""
+    return f"; write `{found}`, without `.py`" if (found := _without_suffix(ref)) else ""
 
 
 def resolve(ref: str) -> Any:
@@ -62,7 +74,7 @@ def resolve(ref: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as e:
         if e.name and (module_name == e.name or module_name.startswith(e.name + ".")):
-            raise RefError(f"`{ref}`: no module `{e.name}`") from e
+            raise RefError(f"`{ref}`: no module `{e.name}`{_suffix_hint(ref)}") from e
         raise
     found: Any = module
     for part in attr.split("."):
@@ -235,7 +247,7 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     roots = tuple(roots)
     path = source_of(module, roots)
     if path is None:
-        return None if _absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}"
+        return None if _absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{_suffix_hint(ref)}"
     defined = _defined_names(path)
     first = attr.split(".")[0]
     if defined is not None and first not in defined[0]:
