@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -12,6 +14,10 @@ from sweeps.cli.group import main
 from sweeps.core.command_hints import printable, shell_quoted
 from sweeps.core.errors import InputError, Problem
 
+if TYPE_CHECKING:
+    from sweeps.scaffold.from_data import Table
+
+Found = TypeVar("Found")
 DEFAULT = Path("space.yaml")
 _SOURCES = ("--data", "--from-wandb", "--from-optuna", "--from-objective")
 
@@ -75,8 +81,16 @@ def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> 
     asks = _asks()
     if data is None and not asks:
         raise InputError(Problem("--data", "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`"))
-    data = data or click.prompt("Table (CSV, Parquet)")
-    source, reader, table = read_table.open_table(str(data), file.parent)
+    opened = (
+        read_table.open_table(data, file.parent)
+        if data
+        else _ask("Table (CSV, Parquet)", lambda path: read_table.open_table(path, file.parent))
+    )
+    source, reader, table = opened
+
+    def describe(column: str) -> Table:
+        return read_table.describe_table(source, reader, table, column, file.parent)
+
     if label is None:
         names = table.column_names
         likely = read_table.likely_label(names)
@@ -84,11 +98,28 @@ def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> 
             text = f"is required; name one of the {len(names)} columns, such as {likely}: {', '.join(names[:20])}"
             raise InputError(Problem("--label", text + (", ..." if len(names) > 20 else "")))
         click.echo(printable(f"Columns: {', '.join(names)}"))
-        label = str(click.prompt("Column to predict", default=likely))
-    found = read_table.describe_table(source, reader, table, label, file.parent)
-    write_files({file: from_data.space_text(found)}, force)
+    found = describe(label) if label is not None else _ask("Column to predict", describe, likely)
+    write_files({file: from_data.space_text(found, _name_given(file))}, force)
     check_data(load(file))
-    _done(file, [file], data=True)
+    _done(file, [file], from_data.dropped_lines(from_data.columns_of(found.summary), str(file)), data=True)
+
+
+def _ask(question: str, use: Callable[[str], Found], default: str | None = None) -> Found:
+    """Ask a question until `use` accepts the answer, and return what `use` returns."""
+
+    def value(answer: str) -> Found:
+        try:
+            return use(answer)
+        except InputError as e:
+            raise click.UsageError(printable("; ".join(problem.text for problem in e.problems))) from None
+
+    answered: Found = click.prompt(question, default=default, value_proc=value)
+    return answered
+
+
+def _name_given(file: Path) -> str:
+    """Return the name that a person gave to the space file; "" for the default."""
+    return "" if file.name == DEFAULT.name else file.name.partition(".")[0]
 
 
 def _asks() -> bool:
@@ -115,29 +146,24 @@ def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> No
     texts = study_texts(found, file.stem, f"--from-optuna {masked(storage)}")
     loop = file.parent / f"{module_name(file)}.py"
     texts_by_path = {file: texts.space.replace("LOOP_MODULE", module_name(file))}
+    first = ""
     if not loop.exists():
         texts_by_path[loop] = texts.loop
+        first = f"move your objective into {shell_quoted(loop)}, then "
     write_files(texts_by_path, force)
-    _done(file, list(texts_by_path))
+    _done(file, list(texts_by_path), first=first)
 
 
 def _from_objective(file: Path, reference: str, directions: tuple[str, ...], force: bool) -> None:
-    from sweeps.core import references
     from sweeps.data.sources import importable
     from sweeps.scaffold.files import refuse_existing, write_files
-    from sweeps.scaffold.from_objective import loop_text, objective_space, record
+    from sweeps.scaffold.from_objective import import_objective, loop_text, objective_space, record
 
     loop = file.parent / f"{module_name(file)}.py"
     refuse_existing([file, loop], force)
     with importable(file.parent.absolute(), Path.cwd()):
-        try:
-            objective = references.resolve(reference)
-        except references.RefError as e:
-            raise InputError(Problem("--from-objective", str(e))) from e
-        if not callable(objective):
-            raise InputError(Problem("--from-objective", f"`{reference}` has the type {type(objective).__name__}, but must be a function"))
-        found = record(objective, reference, directions)
-    name = reference.partition(":")[0].rpartition(".")[2]
+        found = record(import_objective(reference), reference, directions)
+    name = _name_given(file) or reference.partition(":")[0].rpartition(".")[2]
     space = objective_space(name, found, directions, f"{module_name(file)}:train", f"--from-objective {reference}")
     write_files({file: space, loop: loop_text(reference, directions)}, force)
     _done(file, [file, loop])
@@ -151,13 +177,15 @@ def module_name(file: Path) -> str:
     return f"{'_' * stem[:1].isdigit()}{stem}_loop"
 
 
-def _done(file: Path, written: list[Path], data: bool = False) -> None:
-    """Check the space file, and print what was written and what to do next."""
+def _done(file: Path, written: list[Path], about: Sequence[str] = (), data: bool = False, first: str = "") -> None:
+    """Check the space file, and print what was written, lines about it, and what to do next, beginning with `first`."""
     from sweeps.space import load
 
     space = load(file)
     click.echo(printable(f"wrote {' and '.join(map(str, written))}"))
+    for text in about:
+        click.echo(printable(text))
     for note in space.notes:
         click.echo(printable(f"note: {note}"), err=True)
     name = shell_quoted(file)
-    click.echo(f"next: sweeps plan {name}{' --data' * data}, then sweeps run {name}")
+    click.echo(f"next: {first}sweeps plan {name}{' --data' * data}, then sweeps run {name}")

@@ -15,6 +15,8 @@ ONE_HOT = 30
 PROSE_WORDS = 3.0
 # From this number of rows on, a test split is cut off. Below the second number, trials are compared by cross-validation.
 TEST_FROM, FOLDS_BELOW = 500, 200
+# Number of dropped columns that the command names.
+NAMED = 10
 METRICS = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}
 
 
@@ -85,6 +87,18 @@ def columns_of(summary: DataSummary) -> Columns:
     return Columns(drop, parse, tuple(texts), tuple(numbers))
 
 
+def dropped_lines(columns: Columns, file: str) -> list[str]:
+    """Return a line for each column that is dropped, at most `NAMED` lines and a count.
+
+    Args:
+        columns: the use of the columns.
+        file: name of the space file, which has all of them.
+    """
+    lines = [f"dropped {shown(name)} ({shown(reason, 110)})" for name, reason in columns.drop.items()]
+    more = len(lines) - NAMED
+    return [*lines[:NAMED], *([f"dropped {more} more column{'s' * (more > 1)}; see data.drop in {file}"] if more > 0 else [])]
+
+
 def _drop_reason(column: ColumnSummary, finding: Finding) -> str | None:
     """Return why a column is dropped; None if the trainer can read it, as it is or after a step."""
     if finding.kind == "leak":
@@ -107,23 +121,28 @@ _DROPPED = {
 }
 
 
-def space_text(table: Table) -> str:
-    """Return the text of a space file for a table. The file runs as it stands."""
+def space_text(table: Table, name: str = "") -> str:
+    """Return the text of a space file for a table. The file runs as it stands.
+
+    Args:
+        table: the table.
+        name: text from which the name of the sweep is made; "" for the name of the table.
+    """
     columns = columns_of(table.summary)
     small = table.summary.rows["train"] < FOLDS_BELOW
-    parts = [_head(table), _data(table, columns, small), _search(table, small), _space(table, columns, small)]
+    parts = [_head(table, name), _data(table, columns, small), _search(table, small), _space(table, columns, small)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def _head(table: Table) -> list[str]:
+def _head(table: Table, name: str) -> list[str]:
     about = "" if table.exact else "about "
-    stem = table.source.rpartition("/")[2].partition(".")[0]
+    name = name or table.source.rpartition("/")[2].partition(".")[0]
     return [
         *comment_lines(f"Written by `sweeps init` from {table.source}: {about}{one_line(table.summary)}."),
         "#",
         "#   sweeps plan FILE --data   shows the trials, the columns, and warnings about them",
         "#   sweeps run FILE           searches the space and exports the best trial",
-        f"name: {quoted(sweep_name(stem))}",
+        f"name: {quoted(sweep_name(name))}",
         line("trainer: xgboost", "gradient-boosted trees; docs/how-to/trainers.md lists the other trainers"),
     ]
 

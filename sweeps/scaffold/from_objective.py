@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import references
@@ -37,6 +39,45 @@ class Recording:
     values: tuple[float, ...] = ()
     asks_to_prune: bool = False
     not_run: tuple[tuple[str, int], ...] = ()
+
+
+def import_objective(reference: str) -> Callable[[Any], Any]:
+    """Import an objective. The import runs the module's code.
+
+    Args:
+        reference: the objective, as `module:function`.
+
+    Raises:
+        InputError: the module or the function does not exist, or the module cannot be imported. The error names the user's line.
+    """
+    try:
+        objective = references.resolve(reference)
+    except references.RefError as e:
+        raise InputError(Problem("--from-objective", str(e))) from e
+    except (Exception, SystemExit) as e:  # the user's code may raise anything
+        text = f"`{reference}` cannot be imported: {describe_error(e)}"
+        raise InputError(Problem("--from-objective", text)) from e
+    if not callable(objective):
+        text = f"`{reference}` has the type {type(objective).__name__}, but must be a function"
+        raise InputError(Problem("--from-objective", text))
+    found: Callable[[Any], Any] = objective
+    return found
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error in one line, with the last line of the user's own code that led to it."""
+    message = " ".join(str(error).split())[:200]
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
+    text = type(error).__name__ + (f": {message}" if message else "")
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
+
+
+def _is_users(file: str) -> bool:
+    """Return whether a source file is neither part of sweeps, nor of Python, nor of an installed package."""
+    installed = (Path(__file__).parents[1], Path(traceback.__file__).parent)
+    return not file.startswith("<") and "site-packages" not in file and not any(Path(file).is_relative_to(folder) for folder in installed)
 
 
 def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]) -> Recording:
@@ -74,7 +115,7 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
     except optuna.TrialPruned:
         returned = None
     except Exception as e:  # the user's code may raise anything
-        text = f"`{name}` raised {type(e).__name__}: {' '.join(str(e).split())[:200]}; it must run once, with the values {trial.params}"
+        text = f"`{name}` raised {describe_error(e)}; it must run once, with the values {trial.params}"
         raise InputError(Problem("--from-objective", text)) from e
     found.distributions = dict(trial.distributions)
     if not found.distributions:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 TRIALS = 30
+# Number of trials of a study that are run first.
+BEST = 3
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ def space_text(
     lines += [f"scheduler: {scheduler}"] if scheduler else []
     lines.append(f"limits: {{max_trials: {trials}}}")
     if initial:
-        lines += ["search:", line("initial_points:", "the best trials so far are run first", 2)]
+        lines += ["search:", line("initial_points:", "the best trials of the study are run first", 2)]
         lines += [f"    - {quoted({f'params.{key}': value for key, value in point.items()})}" for point in initial]
     return "\n".join([*lines, "", "space:", "  params:", *params_lines(parameters)]) + "\n"
 
@@ -259,12 +261,47 @@ def study_texts(study: Study, name: str, origin: str) -> StudyTexts:
     parameters, notes = parameters_of([(trial.params, trial.distributions) for trial in trials])
     directions = [direction.name.lower() for direction in study.directions]
     goals = list(zip(_metrics(study), directions, strict=True))
-    notes = [*notes, f"The study `{study.study_name}` has {len(trials)} trials. Its best trials are run first."]
-    known = {parameter.name for parameter in parameters}
-    initial = [dict(trial.params) for trial in study.best_trials[:3] if set(trial.params) <= known]
+    initial = best_points(study, {parameter.name: parameter.distribution for parameter in parameters})
+    best = {0: "", 1: " Its best trial is run first."}.get(len(initial), f" Its {len(initial)} best trials are run first.")
+    notes = [*notes, f"The study `{study.study_name}` has {len(trials)} trials.{best}"]
     space = space_text(name, origin, "LOOP_MODULE:train", parameters, goals, notes, max(TRIALS, len(trials)), initial)
     metrics = "{" + ", ".join(f'\\"{metric}\\": ...' for metric, _ in goals) + "}"
     return StudyTexts(space, LOOP.format(study=study.study_name, first=parameters[0].name, metrics=metrics))
+
+
+def best_points(study: Study, distributions: Mapping[str, BaseDistribution]) -> list[dict[str, Any]]:
+    """Return the different configurations of the best trials, at most `BEST`, the best first.
+
+    The best trials of several objectives are those on the Pareto front. Infeasible trials, and values outside the ranges, are left out.
+
+    Args:
+        study: the study.
+        distributions: distribution of each parameter in the space file.
+    """
+    from optuna.study import StudyDirection
+    from optuna.trial import TrialState
+
+    if len(study.directions) > 1:
+        best = study.best_trials
+    else:
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        feasible = [trial for trial in trials if all(value <= 0 for value in trial.constraints.values())]
+        sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
+        best = sorted((trial for trial in feasible if trial.value is not None), key=lambda trial: sign * (trial.value or 0.0))
+    points: list[dict[str, Any]] = []
+    for trial in best:
+        inside = all(name in distributions and _contains(distributions[name], value) for name, value in trial.params.items())
+        if trial.params and inside and trial.params not in points:
+            points.append(dict(trial.params))
+    return points[:BEST]
+
+
+def _contains(distribution: BaseDistribution, value: Any) -> bool:
+    """Return whether a distribution has a value."""
+    try:
+        return bool(distribution._contains(distribution.to_internal_repr(value)))
+    except ValueError:  # a choice without this option
+        return False
 
 
 def _metrics(study: Study) -> list[str]:

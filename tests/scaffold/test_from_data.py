@@ -158,6 +158,7 @@ def test_the_command_writes_the_file(tmp_path, monkeypatch):
         "rows.csv", index=False
     )
     done = run("--data", "rows.csv", "--label", "y")
+    assert load("space.yaml").name == "rows"
     assert done.output.splitlines() == ["wrote space.yaml", "next: sweeps plan space.yaml --data, then sweeps run space.yaml"]
     assert load("space.yaml").data.train == "rows.csv"
     assert "space.yaml: already exists; name another FILE" in run("--data", "rows.csv", "--label", "y").output
@@ -175,6 +176,44 @@ def test_the_command_asks(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.cli.init._asks", lambda: True)
     done = run(input="rows.csv\n\n")
     assert "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\nColumn to predict [y]: \nwrote space.yaml" in done.output
+
+
+def test_the_command_asks_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small().rename(columns={"y": "Churn"}).to_csv("rows.csv", index=False)
+    monkeypatch.setattr("sweeps.cli.init._asks", lambda: True)
+    done = run(input="row.csv\nrows.csv\nchurn\nx\n")
+    assert done.exit_code == 0, done.output
+    assert "Error: row.csv: " in done.output or "`row.csv` does not exist" in done.output
+    assert "Error: the data has no column `churn`; did you mean `Churn`?\nColumn to predict [Churn]: x\n" in done.output
+    assert load("space.yaml").data.label == "x"
+
+
+def test_the_name_of_the_file_is_the_name_of_the_sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small().to_csv("rows.csv", index=False)
+    assert run("churn.yaml", "--data", "rows.csv", "--label", "y").exit_code == 0
+    assert load("churn.yaml").name == "churn"
+
+
+def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    prices = small().assign(Price=["on request", *(f"{i / 4}" for i in range(1, N))], row=range(N))
+    prices.to_csv("rows.csv", index=False)
+    reason = "has numbers, and texts such as 'on request': make them empty, then parse the column"
+    lines = run("--data", "rows.csv", "--label", "y").output.splitlines()
+    assert lines[:3] == ["wrote space.yaml", f"dropped Price ({reason})", "dropped row (numbers the rows)"]
+    constant = prices.assign(**{f"same{chr(97 + i)}": ["x"] * N for i in range(12)})
+    constant.to_csv("rows.csv", index=False)
+    lines = run("--data", "rows.csv", "--label", "y", "--force").output.splitlines()
+    assert len([line for line in lines if line.startswith("dropped ")]) == 11
+    assert lines[11] == "dropped 4 more columns; see data.drop in space.yaml"
+
+
+def test_copies_do_not_hide_what_identifies_rows(tmp_path):
+    rows = small().assign(cust=[f"C{i:05d}" for i in range(N)], order=[f"ORD-{i + 1000}" for i in range(N)], row=range(1, N + 1))
+    space, _ = written(tmp_path, pd.concat([rows, rows.sample(80, random_state=0)]))
+    assert set(space.data.drop) == {"cust", "order", "row"} and space.data.drop_duplicates and not space.data.parse
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} does not exist")

@@ -9,14 +9,14 @@ import sys
 import optuna
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sweeps.cli import main
 from sweeps.core.errors import InputError
 from sweeps.scaffold.from_objective import suggestions_in
-from sweeps.scaffold.from_optuna import domain, parameters_of, params_lines
+from sweeps.scaffold.from_optuna import best_points, domain, parameters_of, params_lines
 from sweeps.scaffold.from_wandb import space_text
 from sweeps.space import load
 from sweeps.space.yaml12 import parse
@@ -195,7 +195,10 @@ def test_a_study(here, kind):
         storage = "sqlite:///study"
     study = optuna.create_study(storage=storage, study_name="churn", direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(objective, n_trials=6)
-    assert "wrote space.yaml and space_loop.py" in run("--from-optuna", "study")
+    output = run("--from-optuna", "study")
+    assert "wrote space.yaml and space_loop.py\nnext: move your objective into space_loop.py, then sweeps plan space.yaml, then" in output
+    assert "\nnext: sweeps plan space.yaml, then" in run("--from-optuna", "study", "--force")
+    assert " Its 3 best trials are run first." in (here / "space.yaml").read_text().replace("\n# ", " ")
     space = load("space.yaml")
     assert {dim.name: [term.name for term in dim.when] for dim in space.dimensions} == {
         "params.lr": [],
@@ -205,8 +208,23 @@ def test_a_study(here, kind):
         "params.gamma": ["params.booster"],
     }
     assert space.objective.goal == "maximize"
-    assert space.search.initial_points[0].keys["params.lr"] == study.best_params["lr"]
+    best = sorted(study.trials, key=lambda trial: -trial.value)[:3]
+    assert [point.keys["params.lr"] for point in space.search.initial_points] == [trial.params["lr"] for trial in best]
     assert "has no study `chrun`; did you mean `churn`" in refused("other.yaml", "--from-optuna", "study", "--study", "chrun")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 9), st.floats(-5, 5), st.floats(-1, 1)), max_size=9), st.sampled_from(["minimize", "maximize"]))
+def test_the_best_points_are_the_best_feasible_trials(rows, direction):
+    study = optuna.create_study(direction=direction)
+    for n, value, violation in rows:
+        trial = optuna.create_trial(params={"n": n}, distributions={"n": IntDistribution(1, 9)}, value=value)
+        trial.set_constraint("c", violation)
+        study.add_trial(trial)
+    points = [point["n"] for point in best_points(study, {"n": IntDistribution(2, 9)})]
+    sign = 1 if direction == "minimize" else -1
+    ranked = [n for n, _, violation in sorted(rows, key=lambda row: sign * row[1]) if n >= 2 and violation <= 0]
+    assert points == list(dict.fromkeys(ranked))[:3]
 
 
 def test_storages_that_cannot_be_read(here):
@@ -251,8 +269,15 @@ def test_several_values(here):
     ("code", "message"),
     [
         ("def objective(trial):\n    return 1.0\n", "suggested no parameter"),
-        ("def objective(trial):\n    trial.suggest_int('n', 1, 2)\n    raise KeyError('gone')\n", "raised KeyError: 'gone'"),
+        (
+            "def objective(trial):\n    trial.suggest_int('n', 1, 2)\n    raise KeyError('gone')\n",
+            "raised KeyError: 'gone' (own_objective.py, line 3)",
+        ),
         ("def objective(trial):\n    trial.suggest_int('n', 1, 2)\n    return 'good'\n", "returned 'good', but must return a number"),
+        ("import optuna\nimport nowhere\n", "No module named 'nowhere' (own_objective.py, line 2)"),
+        ("def objective(trial):\n    return (\n", "cannot be imported: SyntaxError: '(' was never closed (own_objective.py, line 2)"),
+        ("import json\njson.loads('{')\n", "cannot be imported: JSONDecodeError: "),
+        ("import sys\nsys.exit(3)\n", "cannot be imported: SystemExit: 3 (own_objective.py, line 2)"),
         ("objective = 3\n", "has the type int, but must be a function"),
         ("other = 3\n", "has no `objective`"),
     ],
@@ -262,6 +287,16 @@ def test_objectives_that_cannot_be_recorded(here, code, message):
     (line,) = refused("--from-objective", "own_objective:objective").splitlines()
     assert line.startswith("--from-objective: ") and message in line
     assert not (here / "space.yaml").exists()
+
+
+def test_a_file_instead_of_a_module(here):
+    (here / "own_objective.py").write_text(OBJECTIVE)
+    assert "no module `own_objective.py`; write `own_objective:objective`, without `.py`" in refused(
+        "--from-objective", "own_objective.py:objective"
+    )
+    assert "is not a reference; write `sub.fit:train`" in refused("--from-objective", "./sub/fit.py:train")
+    run("opt.yaml", "--from-objective", "own_objective:objective")
+    assert load("opt.yaml").name == "opt"
 
 
 def test_suggestions_in_a_source():
