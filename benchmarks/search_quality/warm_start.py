@@ -30,8 +30,6 @@ from benchmarks.search_quality.report import section
 from benchmarks.search_quality.tasks import Config, Task
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
 from sweeps.search.samplers.cell_sampler import CellSampler
-from sweeps.search.samplers.earlier_sweeps import starting_points
-from sweeps.study.distributions import distribution_of
 
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_warm_start.jsonl"
 BUDGETS = (2, 5, 10, 25)
@@ -164,13 +162,12 @@ KINDS = {kind: {**JUDGED[kind], **TUNED[kind]} for kind in JUDGED}
 
 
 class Warm(Ours):
-    """Searcher of sweeps that learns from an earlier sweep."""
+    """Searcher that learns from an earlier sweep, as a sweep with `search.from` does."""
 
     def __init__(self, target: Task, seed: int, algorithm: str, earlier: EarlierSweep):
         super().__init__(target, seed, algorithm)
         self.sampler = self.study.sampler = CellSampler(self.space, [earlier])
-        distributions = {d.name: distribution_of(d) for d in self.space.dimensions}
-        self._points = starting_points([earlier], distributions, [True])
+        self._points = list(self.sampler.starting_points)
 
     def begin(self) -> tuple[int, dict[str, Any]]:
         if self._points:

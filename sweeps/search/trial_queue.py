@@ -55,7 +55,7 @@ class TrialQueue:
         space: The search space, with its limits, initial points and repeats.
         scheduler_stops: True if the scheduler may stop trials early. In this case, the number of repeats is unknown until the first trials
             have ended, because only complete first trials are repeated.
-        starting_points: Configurations of earlier sweeps. They start after the initial points.
+        starting_points: Keys that are fixed in the configurations after the initial points, if the sweep learns from earlier sweeps.
 
     Attributes:
         configurations_started: Number of configurations that have a first trial.

@@ -43,7 +43,7 @@ class SweepFacts:
         saved: Checkpoint with the best model of each trial that the result describes, by trial id. A trial without such a checkpoint is
             left out.
         trials: Numbers of the trials that have a trial folder.
-        starting_points: Keys of the configurations of earlier sweeps with which the sweep starts, by dimension.
+        starting_points: Keys that are fixed in the sweep's first configurations, by dimension; see `earlier_sweeps.starting_points`.
     """
 
     space: Space

@@ -40,7 +40,7 @@ def test_an_earlier_task_has_the_dimensions_of_its_task_and_none_is_held(kind, n
     assert dict(source.axes) == dict(target.axes)
     assert not any(held.partition("+")[0] in (name, *source.name.replace(",", " ").split()) for held in HELD)
     config = draw(target.axes, np.random.RandomState(0))
-    assert np.isfinite(source.curve(config)).all() and not np.allclose(source.curve(config), target.curve(config))
+    assert np.isfinite(source.curve(config)).all() and source.curve(config)[-1] != pytest.approx(target.curve(config)[-1])
 
 
 def test_pausing_schedulers_are_compared_on_the_replays_that_all_of_them_have(tmp_path):

@@ -211,17 +211,16 @@ def test_a_damaged_file_is_one_clear_error(tmp_path, make_space, text):
 # ---- the first configurations
 
 
-def test_a_sweep_starts_with_the_best_and_then_different_good_trials(make_space):
+def test_a_sweep_starts_with_a_suggestion_and_then_the_best_trial_of_each_earlier_sweep(make_space):
     space = make_space(NUMBERS)
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.3) ** 2, 40)
     distributions = {d.name: distribution_of(d) for d in space.dimensions}
-    points = starting_points([sweep], distributions, [True])
     best = sorted(sweep.trials, key=lambda t: t.values)
-    assert len(points) == 3 and points[0] == dict(best[0].keys)
-    assert all(point in [dict(t.keys) for t in best[:8]] for point in points), "a fifth of the trials are good"
-    assert starting_points([sweep], distributions, [False])[0] == dict(best[-1].keys)
-    several = starting_points([sweep_of(space, lambda p: p["x"], seed=i, name=str(i)) for i in range(5)], distributions, [True])
-    assert len(several) == 5, "each sweep gives its best trial"
+    assert starting_points([sweep], distributions, [True]) == [{}, dict(best[0].keys)]
+    assert starting_points([sweep], distributions, [False]) == [{}, dict(best[-1].keys)]
+    several = [sweep_of(space, lambda p: p["x"], seed=i, name=str(i)) for i in range(5)]
+    assert len(starting_points([*several, several[0]], distributions, [True])) == 6, "no configuration starts twice"
+    assert starting_points([EarlierSweep("none", "", ())], distributions, [True]) == []
 
 
 @pytest.mark.timeout(60)
@@ -244,7 +243,7 @@ def test_every_algorithm_starts_with_the_points_and_suggests_the_same_after_a_re
             loop = SearchLoop.open(folder, space)
         asked.append([*first, *rest, loop.ask(), loop.ask()])
     assert [t.labels for t in asked[0]] == [t.labels for t in asked[1]]
-    assert asked[0][0].params["x"] == best.keys["params.x"]
+    assert asked[0][1].params["x"] == best.keys["params.x"] != asked[0][0].params["x"]
 
 
 # ---- the prior of gp

@@ -87,7 +87,6 @@ class SamplerContext:
         repeats: How many trials a configuration has, and how their values are aggregated.
         minimize: One boolean for each objective: True if smaller values are better.
         earlier: Earlier sweeps from which the sweep learns.
-        starting_points: Number of configurations of earlier sweeps with which the sweep starts.
     """
 
     seed: int
@@ -99,7 +98,6 @@ class SamplerContext:
     repeats: Repeats = field(default_factory=Repeats)
     minimize: tuple[bool, ...] = (True,)
     earlier: tuple[EarlierSweep, ...] = ()
-    starting_points: int = 0
 
     @property
     def free(self) -> dict[str, BaseDistribution]:

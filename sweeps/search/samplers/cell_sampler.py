@@ -38,7 +38,7 @@ class CellSampler(BaseSampler):
         InputError: The algorithm needs a package that is not installed, or a user-defined algorithm cannot be built.
 
     Attributes:
-        starting_points: Keys of the configurations of earlier sweeps with which the sweep starts, by dimension.
+        starting_points: Keys that are fixed in the sweep's first configurations, by dimension; see `earlier_sweeps.starting_points`.
     """
 
     def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):
@@ -59,7 +59,6 @@ class CellSampler(BaseSampler):
             repeats=space.repeats,
             minimize=tuple(objective.goal == "minimize" for objective in space.objectives),
             earlier=tuple(earlier),
-            starting_points=len(self.starting_points),
         )
         built = build_sampler(space.search, context)
         self.model: Model | None = None if isinstance(built, ReseededSampler) else built
@@ -113,7 +112,7 @@ class CellSampler(BaseSampler):
 
 
 def starting_points_of(space: Space, earlier: Sequence[EarlierSweep]) -> list[dict[str, Any]]:
-    """Return the keys of the configurations of earlier sweeps with which a sweep starts, by dimension; [] if it starts with none."""
+    """Return the keys that are fixed in the first configurations of a sweep, by dimension; see `earlier_sweeps.starting_points`."""
     if not earlier:
         return []
     from sweeps.search.samplers.earlier_sweeps import starting_points  # scipy takes long to import.

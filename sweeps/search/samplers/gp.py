@@ -60,5 +60,5 @@ class Gp(Algorithm):
         if context.earlier:
             from sweeps.search.samplers.earlier_sweeps import earlier_processes
 
-            model.learn_from(earlier_processes(context.earlier, model.axes, context.minimize), context.starting_points)
+            model.learn_from(earlier_processes(context.earlier, model.axes, context.minimize))
         return model

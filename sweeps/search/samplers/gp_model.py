@@ -77,18 +77,14 @@ class GpModel:
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._kernels = FittedKernels()
         self._earlier: Sequence[Sequence[EarlierProcess]] = ()
-        self._middle = 0  # number of the trial that is in the middle of the space
 
-    def learn_from(self, earlier: Sequence[Sequence[EarlierProcess]], starting_points: int) -> None:
+    def learn_from(self, earlier: Sequence[Sequence[EarlierProcess]]) -> None:
         """Use the processes of earlier sweeps as the prior mean. If they agree with the first values, fewer suggestions are random.
-
-        The middle of the space is suggested after the starting points, the configurations of earlier sweeps with which the sweep starts.
 
         Args:
             earlier: The processes of each objective.
-            starting_points: Number of starting points.
         """
-        self._earlier, self._middle = earlier, starting_points
+        self._earlier = earlier
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
@@ -97,7 +93,7 @@ class GpModel:
         """
         if not set(self.names) - set(cell):
             return {}
-        if history.number == self._middle:
+        if history.number == 0:
             place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(self.axes.middle(rng))[0]
         elif len(history.known) < (min(self.enough, WITH_EARLIER) if any(self._earlier) else self.enough):
             return {}
