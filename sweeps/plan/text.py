@@ -168,11 +168,8 @@ def _trials(plan: Plan) -> str:
     if given := plan.space.search.initial_points:
         run = sum(point.values is None for point in given)
         text += f"; the first {run} are initial points" if run else ""
-    text += (
-        f"; {'then ' if given else ''}the best configurations of the earlier sweeps start{'' if given else ' first'}"
-        if plan.earlier
-        else ""
-    )
+    if plan.earlier:
+        text += f"; {'then ' if given else ''}one is suggested, and the best configuration of each earlier sweep is next"
     early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]
     return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
 

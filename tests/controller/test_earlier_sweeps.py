@@ -203,7 +203,7 @@ def test_plan_says_what_is_taken_and_what_is_left_out(runs, tmp_path):
     assert done.exit_code == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert "learns from 6 of 8 configurations of first-20260102-120000; left out: 2 without a value" in text
-    assert "the best configurations of the earlier sweeps start first" in text
+    assert "one is suggested, and the best configuration of each earlier sweep is next" in text
     shown = json.loads(invoke("plan", file, "--dir", runs, "--json").stdout)["learns_from"]
     assert shown == [
         {
