@@ -33,8 +33,8 @@ from sweeps.search.samplers.cell_sampler import CellSampler
 
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_warm_start.jsonl"
 BUDGETS = (2, 5, 10, 25)
-# Length of the earlier sweep, in trials of full length, and the first seed of earlier sweeps.
-EARLIER_BUDGET, EARLIER_SEED = 25, 1000
+# Length of the earlier sweep, in trials of full length; first seed of earlier sweeps; number of seeds that share an earlier sweep.
+EARLIER_BUDGET, EARLIER_SEED, SHARED = 25, 1000, 2
 
 
 def task(name: str) -> Task:
@@ -140,8 +140,8 @@ JUDGED: Mapping[str, Mapping[str, Callable[[], Task]]] = {
         "mlp_digits": lambda: task("mlp_california"),
         "lcbench_146212": lambda: task("lcbench_168330"),
         "lcbench_168335": lambda: task("lcbench_167184"),
-        "lcbench_189354": lambda: task("lcbench_3945"),
         "smooth_11": lambda: moved("smooth_11", 0.1, 2.0),
+        "smooth_16": lambda: moved("smooth_16", 0.1, 0.5),
         "mixed_13": lambda: moved("mixed_13", 0.1, 0.5),
         "rough_12": lambda: moved("rough_12", 0.1, 2.0),
     },
@@ -152,8 +152,8 @@ JUDGED: Mapping[str, Mapping[str, Callable[[], Task]]] = {
         "mlp_digits": lambda: renamed("xgb_california", "mlp_digits"),
         "lcbench_146212": lambda: mirrored("lcbench_168330"),
         "lcbench_168335": lambda: renamed("smooth_11", "lcbench_168335"),
-        "lcbench_189354": lambda: renamed("mixed_13", "lcbench_189354"),
         "smooth_11": lambda: renamed("smooth_14", "smooth_11"),
+        "smooth_16": lambda: renamed("mixed_13", "smooth_16"),
         "mixed_13": lambda: renamed("lcbench_3945", "mixed_13"),
         "rough_12": lambda: renamed("smooth_14", "rough_12"),
     },
@@ -201,7 +201,7 @@ def run(kinds: list[str], names: list[str], algorithm: str, seeds: range, minute
                     continue
                 if time.time() > until:
                     return
-                earlier = None if kind == "without" else earlier_sweep(kind, name, algorithm, seed)
+                earlier = None if kind == "without" else earlier_sweep(kind, name, algorithm, seed // SHARED)
                 began = time.time()
                 searcher = Ours(task(name), seed, algorithm) if earlier is None else Warm(task(name), seed, algorithm, earlier)
                 regret = [round(r, 5) for r in replay(task(name), searcher, BUDGETS)]
