@@ -75,7 +75,7 @@ def test_a_search_on_rows_counts_only_models_of_all_rows_within_the_time():
     table = rows.table(
         [{"model": "m", "scheduler": s, "seed": 0, "seconds": 50, **one} for s, one in (("rows", on_rows), ("full rows", whole))]
     )
-    assert "| m, 50 s | full rows |" in table and "a model in" not in table
+    assert "| m, 50 s | full rows | 0." in table and "| m, 50 s | rows | a model in 0 of 1 |" in table, "its first model takes 13 seconds"
 
 
 def test_a_search_without_a_model_says_so():
