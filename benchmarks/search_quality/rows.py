@@ -153,7 +153,7 @@ class Model:
 
 MODELS: Mapping[str, Model] = {
     "forest": Model(
-        {"features": Axis("float", 0.1, 1.0), "leaf": Axis("int", 1, 50, log=True), "sample": Axis("float", 0.2, 1.0)}, forest, 24.0
+        {"features": Axis("float", 0.1, 1.0), "leaf": Axis("int", 1, 50, log=True), "sample": Axis("float", 0.2, 1.0)}, forest, 12.0
     ),
     "neighbors": Model(
         {
@@ -164,12 +164,12 @@ MODELS: Mapping[str, Model] = {
             "income": Axis("float", 0.1, 30.0, log=True),
         },
         neighbors,
-        12.0,
+        6.0,
     ),
     "vectors": Model(
         {"C": Axis("float", 0.01, 100.0, log=True), "gamma": Axis("float", 1e-4, 1.0, log=True), "balanced": Axis("choice", 0, 1)},
         vectors,
-        24.0,
+        12.0,
     ),
 }
 
