@@ -14,7 +14,7 @@ import dataclasses
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -215,38 +215,55 @@ def read(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")] if file.exists() else []
 
 
-def pairs(rows: list[dict], kind: str, method: str, name: str | None = None) -> np.ndarray:
-    """Return the regrets with and without the earlier sweep, as an array (pairs, 2, budgets), for one task or for all tasks."""
-    known = {(r["kind"], r["method"], r["task"], r["seed"]): r["regret"] for r in rows if name in (None, r["task"])}
+def pairs(rows: list[dict], kind: str, method: str, name: str) -> np.ndarray:
+    """Return the regrets of a task with and without the earlier sweep, as an array (replays, 2, budgets)."""
+    known = {(r["kind"], r["method"], r["task"], r["seed"]): r["regret"] for r in rows if r["task"] == name}
     algorithm = method.split(" ")[0]
     both = [(regret, known.get(("without", algorithm, t, s))) for (k, m, t, s), regret in known.items() if (k, m) == (kind, method)]
     return np.array([pair for pair in both if pair[1] is not None]).reshape(-1, 2, len(BUDGETS))
 
 
-def table(rows: list[dict], kind: str, method: str) -> str:
+def table(rows: list[dict], kind: str, method: str, names: Iterable[str]) -> str:
     """Return a Markdown table with the mean regrets with / without the earlier sweep."""
     lines = ["| task | earlier task | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds |"]
     lines += ["|---|---|" + "---|" * (len(BUDGETS) + 1)]
-    for name, source in KINDS[kind].items():
-        found = pairs(rows, kind, method, name)
-        if len(found):
-            cells = " | ".join(f"{a:.3f} / {b:.3f}" for a, b in found.mean(axis=0).T)
-            lines.append(f"| {name} | {source().name} | {cells} | {len(found)} |")
-    found = pairs(rows, kind, method)
-    if len(found) > 1:
-        mean = found.mean(axis=0)
-        lines.append("| all | | " + " | ".join(f"{a:.3f} / {b:.3f}" for a, b in mean.T) + f" | {len(found)} |")
-        more = found[:, 0] - found[:, 1]
-        half = 1.96 * more.std(axis=0, ddof=1) / len(more) ** 0.5
-        lines.append("| difference | | " + " | ".join(f"{m:+.3f} ± {h:.3f}" for m, h in zip(more.mean(axis=0), half, strict=True)) + " | |")
-        lines.append("| ratio | | " + " | ".join(f"{a / b:.2f}" for a, b in mean.T) + " | |")
+    of_tasks = {name: found for name in names if len(found := pairs(rows, kind, method, name))}
+    for name, found in of_tasks.items():
+        cells = " | ".join(f"{a:.3f} / {b:.3f}" for a, b in found.mean(axis=0).T)
+        lines.append(f"| {name} | {KINDS[kind][name]().name} | {cells} | {len(found)} |")
+    found = np.concatenate([*of_tasks.values()])
+    mean = found.mean(axis=0)
+    lines.append("| all | | " + " | ".join(f"{a:.3f} / {b:.3f}" for a, b in mean.T) + f" | {len(found)} |")
+    ratios = (f"{a / b:.2f} ({low:.2f} – {high:.2f})" for (a, b), (low, high) in zip(mean.T, interval([*of_tasks.values()]).T, strict=True))
+    lines.append("| ratio | | " + " | ".join(ratios) + " | |")
     return "\n".join(lines) + "\n"
+
+
+def interval(groups: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the 95% bootstrap interval of the ratio of the mean regrets: (2, budgets). The replays of each task are drawn anew.
+
+    Args:
+        groups: Arrays (replays, 2, budgets) of the tasks.
+    """
+    rng = np.random.RandomState(0)
+    drawn = [np.concatenate([group[rng.randint(len(group), size=len(group))] for group in groups]).mean(axis=0) for _ in range(2000)]
+    ratios: np.ndarray = np.quantile([with_it / without for with_it, without in drawn], (0.025, 0.975), axis=0)
+    return ratios
+
+
+GROUPS = {"not used for tuning": JUDGED["related"], "used for tuning": TUNED["related"]}
 
 
 def report(rows: list[dict]) -> str:
     """Return all tables as Markdown."""
+    made = []
     methods = dict.fromkeys((r["kind"], r["method"]) for r in rows if r["kind"] != "without")
-    return "\n".join(f"{kind}, `{method}`, with / without the earlier sweep:\n\n{table(rows, kind, method)}" for kind, method in methods)
+    for group, names in GROUPS.items():
+        for kind, method in methods:
+            if any(len(pairs(rows, kind, method, name)) for name in names):
+                title = f"{kind.capitalize()} pairs that were {group}, `{method}`, regret with / without the earlier sweep:"
+                made.append(f"{title}\n\n{table(rows, kind, method, names)}")
+    return "\n".join(made)
 
 
 def main() -> None:

@@ -43,6 +43,18 @@ def test_an_earlier_task_has_the_dimensions_of_its_task_and_none_is_held(kind, n
     assert np.isfinite(source.curve(config)).all() and source.curve(config)[-1] != pytest.approx(target.curve(config)[-1])
 
 
+def test_warm_starts_are_compared_with_the_replays_without_an_earlier_sweep():
+    rows = [
+        {"kind": kind, "method": "gp", "task": task, "seed": seed, "regret": [value * (seed + 1)] * len(warm_start.BUDGETS)}
+        for seed in range(3)
+        for task, value in (("xgb_cancer", 0.1), ("cells", 0.2))
+        for kind, value in (("without", value), ("related", value / 2))
+    ]
+    made = warm_start.report([*rows, {**rows[1], "seed": 7}])
+    assert "| xgb_cancer | xgb_digits | 0.100 / 0.200 |" in made and "| cells | cells, moved | 0.200 / 0.400 |" in made
+    assert made.count("| ratio | | 0.50 (0.50 – 0.50) |") == 2 and "Unrelated" not in made
+
+
 def test_pausing_schedulers_are_compared_on_the_replays_that_all_of_them_have(tmp_path):
     lines = []
     for method, task, seed in itertools.product(["", ", promotion", ", pasha"], ["branin", "cells"], range(3)):
