@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from sweeps.search.samplers.earlier_sweeps import EarlierProcess
     from sweeps.search.samplers.trial_cost import TrialCost
 
-# Number of trials that must have a value before the model is used, if earlier sweeps predict these values. Otherwise, the first
-# `n_startup_trials` trials are random as usual.
-WITH_EARLIER = 4
-
 
 class GpModel:
     """Suggest the configuration with the largest expected improvement at full fidelity.
@@ -79,7 +75,7 @@ class GpModel:
         self._earlier: Sequence[Sequence[EarlierProcess]] = ()
 
     def learn_from(self, earlier: Sequence[Sequence[EarlierProcess]]) -> None:
-        """Use the processes of earlier sweeps as the prior mean. If they agree with the first values, fewer suggestions are random.
+        """Use the processes of earlier sweeps as the prior mean while they predict the values of this sweep.
 
         Args:
             earlier: The processes of each objective.
@@ -95,7 +91,7 @@ class GpModel:
             return {}
         if history.number == 0:
             place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(self.axes.middle(rng))[0]
-        elif len(history.known) < (min(self.enough, WITH_EARLIER) if any(self._earlier) else self.enough):
+        elif len(history.known) < self.enough:
             return {}
         else:
             place = self._best_place(history, cell, rng)
@@ -107,9 +103,6 @@ class GpModel:
 
         observed = observations(history, rng)
         surrogate = self._surrogate(history, observed, rng)
-        if len(history.known) < self.enough and not any(hasattr(process, "weights") for process in surrogate.objectives):
-            self._kernels.record(history.study, history.number)
-            return None
         pending = [t for n, t in history.running.items() if n != history.number and self.always <= t.params.keys()]
         surrogate.imagine(self._places(pending))
 
