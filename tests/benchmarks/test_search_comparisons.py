@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.search_quality import pausing, rows, warm_start
+from benchmarks.search_quality import cost_aware, pausing, rows, warm_start
 from benchmarks.search_quality.axes import draw, ordered, place
 from benchmarks.search_quality.report import read
 from benchmarks.search_quality.split import HELD
@@ -53,6 +53,13 @@ def test_warm_starts_are_compared_with_the_replays_without_an_earlier_sweep():
     made = warm_start.report([*rows, {**rows[1], "seed": 7}])
     assert "| xgb_cancer | xgb_digits | 0.100 / 0.200 |" in made and "| cells | cells, moved | 0.200 / 0.400 |" in made
     assert made.count("| ratio | | 0.50 (0.50 – 0.50) |") == 2 and "Unrelated" not in made
+
+
+def test_the_saved_time_is_symmetric():
+    slow, fast = [0.9] * 10 + [0.5] * 10 + [0.1] * 20, [0.9] * 5 + [0.5] * 5 + [0.1] * 30
+    assert cost_aware.saved(slow, fast, 25) == pytest.approx(0.5)
+    assert cost_aware.saved(fast, slow, 25) == pytest.approx(2.0)
+    assert cost_aware.saved(slow, slow, 10) == 1.0
 
 
 def test_pausing_schedulers_are_compared_on_the_replays_that_all_of_them_have(tmp_path):
