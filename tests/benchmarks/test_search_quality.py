@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.search_quality import __main__ as program
-from benchmarks.search_quality import report
+from benchmarks.search_quality import cost, report
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.peers import Random
 from benchmarks.search_quality.replay import replay
@@ -113,3 +113,9 @@ def test_finished_replays_are_reused_and_make_a_table(tmp_path):
     assert "All tasks (2):" in report.half_report(rows, "dev") and "| branin |" in report.half_report(rows, "dev")
     out.write_text(out.read_text() + '{"method": "torn')
     assert len(report.read(out)) == 8
+
+
+def test_the_time_of_a_suggestion_is_measured_for_each_algorithm():
+    rows = cost.measure(sizes=(12,), asks=2)
+    assert {"tpe", "gp", "random"} <= {row["algorithm"] for row in rows}
+    assert all(0 < row["median"] <= row["p95"] for row in rows)

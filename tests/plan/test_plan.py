@@ -50,7 +50,7 @@ dimensions  preprocessor         grid        StandardScaler, MinMaxScaler
 
 constants   scaling.resources_per_worker.CPU  1
 
-search      gp, chosen by sweeps: one objective, at most 500 trials
+search      gp, chosen by sweeps: one objective, at most 10,000 trials
 trials      16 in 4 cells, 4 each
 
 cells       preprocessor    num_workers  trials

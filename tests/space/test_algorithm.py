@@ -14,7 +14,7 @@ from sweeps.core.sweep_folder import ORIGIN
 from sweeps.plan import plan
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.space.auto_algorithm import GP_TRIALS, choose
+from sweeps.space.auto_algorithm import GP_OBJECTIVES, GP_TRIALS, choose
 from sweeps.space.saved_space import resumed_space, save_space
 from sweeps.tracking.mlflow.run_contents import space_params
 
@@ -27,13 +27,15 @@ USUAL = {"sampled": 3, "objectives": 1, "max_trials": 50}
         ({}, "gp"),
         ({"max_trials": GP_TRIALS}, "gp"),
         ({"max_trials": GP_TRIALS + 1}, "tpe"),
-        ({"objectives": 2}, "tpe"),
+        ({"objectives": GP_OBJECTIVES}, "gp"),
+        ({"objectives": GP_OBJECTIVES, "max_trials": GP_TRIALS + 1}, "tpe"),
+        ({"objectives": GP_OBJECTIVES + 1}, "tpe"),
         ({"perturbs": False}, "gp"),
         ({"perturbs": True}, "tpe"),
         ({"takes_options": True}, "gp"),
         ({"takes_options": False}, "tpe"),
         ({"sampled": 0}, "grid"),
-        ({"sampled": 0, "objectives": 2, "max_trials": 5000}, "grid"),
+        ({"sampled": 0, "objectives": 2, "max_trials": 50_000}, "grid"),
     ],
 )
 def test_the_choice(changed, algorithm):
@@ -66,7 +68,8 @@ def space_file(tmp_path: Path, search: str = "", trials: int = 9, params: str = 
         ("", 9, "x: {uniform: [0, 1]}", "gp"),
         ("search: {algorithm: auto, seed: 3}", 9, "x: {uniform: [0, 1]}", "gp"),
         (TPE, 9, "x: {uniform: [0, 1]}", "tpe"),
-        ("", 501, "x: {uniform: [0, 1]}", "tpe"),
+        ("", 10_000, "x: {uniform: [0, 1]}", "gp"),
+        ("", 10_001, "x: {uniform: [0, 1]}", "tpe"),
         ("", 9, "x: {choice: [a, b]}, y: {uniform: [0, 1], when: {params.x: a}}", "gp"),
         ("", 9, "x: {choice: [a, {y: {uniform: [0, 1]}}]}", "gp"),
         ("", 9, "x: {grid: [a, b]}", "grid"),
