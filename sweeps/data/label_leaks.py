@@ -91,7 +91,10 @@ def _class_score(column: pa.ChunkedArray, target: np.ndarray, classes: int) -> f
 
 
 def _threshold_codes(numbers: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return 0 for missing values, and 1 or 2 for the values on each side of the threshold that separates two classes best."""
+    """Return 0 for missing values, and 1 or 2 for the values on each side of the threshold that separates two classes best.
+
+    If no threshold separates the classes, all values have the code 1.
+    """
     present = np.flatnonzero(~np.isnan(numbers))
     order = present[np.argsort(numbers[present], kind="stable")]
     values, ones = numbers[order], np.cumsum(target[order])
@@ -101,7 +104,8 @@ def _threshold_codes(numbers: np.ndarray, target: np.ndarray) -> np.ndarray:
         below = np.arange(1, len(order) + 1)
         right = np.maximum(below - ones + (ones[-1] - ones), ones + (len(order) - below - (ones[-1] - ones)))
         right = np.where(np.append(values[1:] != values[:-1], False), right, 0)
-        codes[order[int(right.argmax()) + 1 :]] = 2
+        if right.max() > max(ones[-1], len(order) - ones[-1]):
+            codes[order[int(right.argmax()) + 1 :]] = 2
     return codes
 
 

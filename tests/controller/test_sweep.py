@@ -254,7 +254,7 @@ WITHOUT_A_BUNDLE = [
     pytest.param({}, "trainer: xgboost", None, "export", id="killed"),
     pytest.param({"best": None}, "trainer: xgboost", None, "show", id="failed"),
     pytest.param({"best": None, "front": (FRONT,)}, "trainer: xgboost", None, "--trial ID", id="several objectives"),
-    pytest.param({"bundle": None}, LOOP, "checkpoint", "trainer.load", id="no load"),
+    pytest.param({"bundle": None}, LOOP, "checkpoint", "`load` in the section `trainer`", id="no load"),
     pytest.param({"bundle": None}, "trainer: xgboost", "exports/0001", "exports/0001", id="exported"),
 ]
 

@@ -386,7 +386,7 @@ def test_problems_that_are_found_later_get_their_place_too(space):
     )
     assert [str(p) for p in error.problems] == [
         "space.yaml:2:32: data.label: it fails",
-        "space.yaml:5:1: space.preprocessor: it fails",
+        "space.yaml:5:65: space.preprocessor: it fails",
         "--address: away",
     ]
 
