@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.search_quality.generated import FAMILIES
 from benchmarks.search_quality.replay import BUDGETS
 from benchmarks.search_quality.split import HALVES
 
@@ -86,6 +87,7 @@ def by_task(rows: list[dict], tasks: list[str], methods: list[str], budget: int)
 
 GROUPS: dict[str, Callable[[str], bool]] = {
     "All tasks": lambda name: True,
+    "Functions and recorded tables": lambda name: not name.startswith(("lcbench_", *(f"{family}_" for family in FAMILIES))),
     "Tasks with noise": lambda name: name.endswith("+noise"),
     "Tasks with conditions": lambda name: name.startswith("conditional"),
     "Tasks with failing trials": lambda name: name.startswith("failing"),
@@ -94,14 +96,18 @@ TITLES = {"dev": "Tasks for development", "held": "Tasks that were looked at onc
 
 
 def half_report(rows: list[dict], half: str) -> str:
-    """Return the tables of one half of the split: groups of tasks, then each task at two budgets. Return "" if there are no replays."""
+    """Return the tables of one half of the split: groups of tasks, then each task at two budgets. Return "" if there are no replays.
+
+    A group of tasks has a table if a method has replays of all its tasks.
+    """
     tasks = [t for t in HALVES[half] if any(r["task"] == t for r in rows)]
+    methods = list(dict.fromkeys(r["method"] for r in rows))
     made = [f"### {TITLES[half]}"] if tasks else []
     for group, belongs in GROUPS.items():
-        if some := [t for t in tasks if belongs(t)]:
+        some = [t for t in tasks if belongs(t)]
+        if any(means(rows, method, budget, some) for method in methods for budget in BUDGETS if some):
             made += [f"{group} ({len(some)}):", table(rows, some)]
-    methods = list(dict.fromkeys(r["method"] for r in rows))
-    for budget in (25, BUDGETS[-1]):
+    for budget in (25, 50):
         if shown := [m for m in methods if means(rows, m, budget, tasks)] if tasks else []:
             made += [f"At {budget} full budgets, by task:", by_task(rows, tasks, shown, budget)]
     return "\n\n".join(made)
