@@ -57,11 +57,6 @@ def _without_suffix(ref: str) -> str:
     return found if file.endswith(".py") and is_reference(found) else ""
 
 
-def _suffix_hint(ref: str) -> str:
-    """Return the end of a message about a module that does not exist; "" if its name does not end in `.py`."""
-    return f"; write `{found}`, without `.py`" if (found := _without_suffix(ref)) else ""
-
-
 def resolve(ref: str) -> Any:
     """Import the module of a reference, and return the attribute that the reference names. The import runs the module's code.
 
@@ -74,7 +69,7 @@ def resolve(ref: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as e:
         if e.name and (module_name == e.name or module_name.startswith(e.name + ".")):
-            raise RefError(f"`{ref}`: no module `{e.name}`{_suffix_hint(ref)}") from e
+            raise RefError(f"`{ref}`: no module `{e.name}`") from e
         raise
     found: Any = module
     for part in attr.split("."):
@@ -247,7 +242,8 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     roots = tuple(roots)
     path = source_of(module, roots)
     if path is None:
-        return None if _absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{_suffix_hint(ref)}"
+        hint = f"; write `{found}`, without `.py`" if (found := _without_suffix(ref)) else ""
+        return None if _absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{hint}"
     defined = _defined_names(path)
     first = attr.split(".")[0]
     if defined is not None and first not in defined[0]:

@@ -50,6 +50,8 @@ def import_objective(reference: str) -> Callable[[Any], Any]:
     Raises:
         InputError: the module or the function does not exist, or the module cannot be imported. The error names the user's line.
     """
+    if (problem := references.problem(reference)) is not None:  # before any code runs
+        raise InputError(Problem("--from-objective", problem))
     try:
         objective = references.resolve(reference)
     except references.RefError as e:

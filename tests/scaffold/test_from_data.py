@@ -184,7 +184,7 @@ def test_the_command_asks_again(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.cli.init._asks", lambda: True)
     done = run(input="row.csv\nrows.csv\nchurn\nx\n")
     assert done.exit_code == 0, done.output
-    assert "Error: row.csv: " in done.output or "`row.csv` does not exist" in done.output
+    assert "Error: `row.csv` does not exist; did you mean `rows.csv`?\n" in done.output
     assert "Error: the data has no column `churn`; did you mean `Churn`?\nColumn to predict [Churn]: x\n" in done.output
     assert load("space.yaml").data.label == "x"
 
