@@ -111,8 +111,8 @@ def _check_texts(space: Space, known: Mapping[tuple[str, str], SourceInfo | None
             return []
         if spec.train not in texts:
             texts[spec.train] = text_columns(info.files)
-        removed = {*_removed(spec, info.names), *spec.parse}
-        unread.append(unread_texts(space.sections.get("preprocessor", ()), [name for name in texts[spec.train] if name not in removed]))
+        features = {*info.names} - {*_removed(spec, info.names), *spec.parse}  # an index of pandas without a name is no feature
+        unread.append(unread_texts(space.sections.get("preprocessor", ()), [name for name in texts[spec.train] if name in features]))
     if not all(unread):
         return []
     return [Problem("space.preprocessor", unread_texts_error(unread[0], space.trainer.name or "the trainer"))]

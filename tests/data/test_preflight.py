@@ -194,6 +194,9 @@ def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(space,
         == []
     )
     assert problems("[]", "train: rows.parquet, label: y, valid: 0.25") == [error]
+    indexed = pd.DataFrame({"age": range(8), "y": ["no", "yes"] * 4}, index=list("abcdefgh"))
+    indexed.to_parquet(tmp_path / "indexed.parquet")
+    assert problems("[]", "train: indexed.parquet, label: y, valid: 0.25") == [], "the index is no feature"
     assert problems("[]", trainer="{loop: json:load}") == []
 
 
