@@ -25,7 +25,14 @@ from tests.shipped_spaces import FOLDER, missing_package
 
 SHARED = Path(os.environ.get("SWEEPS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
 RNG = np.random.default_rng(0)
+START = RNG.bit_generator.state
 N = 400
+
+
+@pytest.fixture(autouse=True)
+def same_rows_in_any_order():
+    """Give each test the same random rows, whatever tests ran before."""
+    RNG.bit_generator.state = START
 
 
 def spec(**changed):
