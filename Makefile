@@ -17,16 +17,16 @@ UNIT := not integration and $(OTHER)
 # Two test files at a time. tests/conftest.py puts the files that take longest first, so that no core idles at the end.
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
-test: $(READY)  ## all that a change should pass: the unit tests and the integration tests; ten minutes
+test: $(READY)  ## all that a change should pass: the unit tests and the integration tests; a quarter of an hour
 	$(BIN)/python -m pytest -m "$(OTHER)" $(BY_FILE) --durations 20
 
 test-unit: $(READY)  ## tests that start no Ray and no other processes; a minute and a half
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
 
-test-extended: $(READY)  ## integration tests of rare combinations, which CI runs as well; ten minutes
+test-extended: $(READY)  ## integration tests of rare combinations, which CI runs as well; twenty minutes
 	$(BIN)/python -m pytest -m "extended and not long" $(BY_FILE) --durations 10
 
-test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; ten minutes
+test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; a quarter of an hour
 	$(BIN)/python -m pytest -m "faults and not long" $(BY_FILE) --durations 10
 
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang; not in CI; half an hour
