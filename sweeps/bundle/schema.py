@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sweeps.bundle.manifest import ColumnSchema
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data.column_values import (
     NUMERIC_KINDS,
@@ -27,9 +27,6 @@ from sweeps.data.column_values import (
     to_tensor,
     to_text,
 )
-
-# Number of missing columns that an error names.
-SHOWN_COLUMNS = 10
 
 
 def infer_schema(raw: pd.DataFrame) -> list[ColumnSchema]:
@@ -89,8 +86,7 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
     missing = [c.name for c in columns if c.name not in present]
     if missing:
         spare = [name for name in present if name not in {c.name for c in columns}]
-        names = ", ".join(f"`{name}`{_suggestion(name, spare)}" for name in missing[:SHOWN_COLUMNS])
-        names += f" and {len(missing) - SHOWN_COLUMNS} more" if len(missing) > SHOWN_COLUMNS else ""
+        names = first_of([f"`{name}`{_suggestion(name, spare)}" for name in missing])
         raise InputError(Problem("input", f"column {names} is missing" if len(missing) == 1 else f"columns {names} are missing"))
     problems: list[Problem] = []
     typed: dict[str, pd.Series] = {}

@@ -14,7 +14,7 @@ SweepsError                 base class; `sweeps` prints these errors without a t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,15 @@ def shorten(text: str) -> str:
     first = ERROR_LENGTH // 4
     last = ERROR_LENGTH - first - 100
     return f"{text[:first]}\n... {len(text) - first - last:,} characters were left out here ...\n{text[-last:]}"
+
+
+def first_of(texts: Sequence[str], most: int = 10) -> str:
+    """Return the first texts, separated by commas, and how many others there are.
+
+    >>> first_of(["a", "b", "c", "d"], 2)
+    'a, b and 2 more'
+    """
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:

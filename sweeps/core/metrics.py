@@ -298,8 +298,10 @@ _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
 SCORERS = {name: Metric(tasks, functools.partial(_scorer, name), needs) for tasks, needs, names in _SCORER_NAMES for name in names.split()}
 METRICS = SCORERS | OWN
 # Metrics of which a lower value is better, or a higher one. Names with other meanings, such as `gamma`, are left out.
-_LOWER = ("logloss", "mlogloss", "error", "merror", "rmse", "rmsle", "mse", "mae", "mape", "mphe", "cross_entropy", "kullback_leibler")
-_LOWER_OF_COUNTS = ("poisson-nloglik", "gamma-nloglik", "gamma-deviance", "gamma_deviance")
+_LOWER = (
+    *("logloss", "mlogloss", "error", "merror", "rmse", "rmsle", "mse", "mae", "mape", "mphe", "cross_entropy", "kullback_leibler"),
+    *("poisson-nloglik", "gamma-nloglik", "gamma-deviance", "gamma_deviance"),
+)
 _HIGHER = ("accuracy", "auc", "aucpr", "auc_mu", "f1", "ndcg", "r2")
 
 
@@ -310,6 +312,6 @@ def usual_goal(metric: str) -> Literal["minimize", "maximize"] | None:
     ('minimize', 'maximize', None)
     """
     name = base_name(metric.removeprefix("train-").removeprefix("train_")).partition("@")[0]
-    if name in (*_LOWER, *_LOWER_OF_COUNTS):
+    if name in _LOWER:
         return "minimize"
     return "maximize" if name in _HIGHER or name in SCORERS else None

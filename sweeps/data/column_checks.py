@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.errors import Problem
+from sweeps.core.errors import Problem, first_of
 from sweeps.core.label_columns import Label, label_columns, shown
 from sweeps.data.label_checks import nearest_column
 from sweeps.space import Dimension, Step
@@ -147,7 +147,7 @@ def unread_texts(chain: Template, texts: Iterable[str]) -> list[str]:
 
 def unread_texts_error(names: Sequence[str], trainer: str) -> str:
     """Return an error message for columns of texts that no step encodes, for a trainer that reads only numbers."""
-    shown = ", ".join(f"`{name}`" for name in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    shown = first_of([f"`{name}`" for name in names])
     verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
     advice = f"add an encoder, such as `preprocessor: [OneHotEncoder]`, or add {them} to data.drop"
     return f"{shown} {verb} text, which {trainer} cannot read, and no step encodes {them}; {advice}"

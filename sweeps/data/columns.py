@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api import types as pdt
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data.column_values import tensors_to_arrays, to_booleans, to_dates, to_numbers, to_text
@@ -114,9 +114,8 @@ def check_all_numeric(prepared: pd.DataFrame, label: Label | None) -> None:
     """
     kinds = {str(name): values.dtype for name, values in prepared.items() if name not in label_columns(label)}
     if others := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
-        shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
         advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
-        text = f"these columns are not numeric after preprocessing: {shown}; the trainer reads only numbers, so {advice}"
+        text = f"these columns are not numeric after preprocessing: {first_of(others)}; the trainer reads only numbers, so {advice}"
         raise InputError(Problem(PREPROCESSOR_KEY, text))
 
 

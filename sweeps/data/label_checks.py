@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Label
 from sweeps.core.suggestions import did_you_mean
 
@@ -309,6 +309,5 @@ def missing_class_notes(label: Label | None, classes: Sequence[Any] | None, part
     for name, table in parts.items() if label is not None and classes is not None else ():
         present = set(table.column(label).unique().to_pylist())
         if absent := [f"`{c}`" for code, c in enumerate(classes or ()) if code not in present]:
-            more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
-            notes.append(f"the {name} split has no row of class {', '.join(absent[:3])}{more} of `{label}`")
+            notes.append(f"the {name} split has no row of class {first_of(absent, 3)} of `{label}`")
     return tuple(notes)

@@ -76,7 +76,10 @@ def find_all(
     parsed = set(spec.parse)
     vectors = _vector_names([column.name for column in features])
     train = parts["train"] if whole else sample
-    rows, sampled = _without_copies(spec, train, sample, columns)
+    names = _readable(sample, columns)
+    # Without all columns, rows that differ would look like copies.
+    copies = _copies(sample, names) if names and len(names) == len(columns) else None
+    rows, sampled = (train, sample) if copies is None else _without_copies(spec, train, sample, columns, copies)
     found: list[Finding] = []
     for column in features:
         if (empty := _constant(train, column, column.name in vectors)) is not None:
@@ -87,8 +90,8 @@ def find_all(
             found += _infinite(train.column(column.name), column.name)
             found += _row_numbers(rows.column(column.name), column, len(features))
     found += [Finding("leak", name, share=score) for name, score in find_leaks(spec, sample, features, classes, seed)]
-    if any(column.kind != "other" for column in columns):
-        found += _duplicates(parts["train"], sample, columns)
+    if copies is not None:
+        found += _duplicates(parts["train"], sample, names, copies)
         found += _overlaps(parts, sample, columns, seed)
     return tuple(found)
 
@@ -221,29 +224,32 @@ def _copies(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
     return copies
 
 
-def _without_copies(spec: DataSpec, train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSummary]) -> tuple[pa.Table, pa.Table]:
-    """Return the numbers of train, and the columns of the sample that can be compared, without rows that are copies of earlier rows.
+def _without_copies(
+    spec: DataSpec, train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSummary], copies: np.ndarray
+) -> tuple[pa.Table, pa.Table]:
+    """Return the numbers of train, and the sample, without rows that are copies of earlier rows.
 
     The value of an identifier appears twice in a copied row, but it still identifies the row.
+
+    Args:
+        spec: the `data` section.
+        train: rows of train, or the sample.
+        sample: rows of train.
+        columns: all columns.
+        copies: which rows of the sample are copies of earlier rows.
     """
-    names = _readable(sample, columns)
-    numbers = [column.name for column in columns if column.kind == "number"]
-    rows, sampled = train.select(numbers), sample.select(names)
-    copies = _copies(sampled, names)
-    if len(names) < len(columns) or not copies.any():
-        return rows, sampled
-    different = sampled.filter(pa.array(~copies))
-    if not (spec.drop_duplicates or _are_rarely_equal(different, names)):
-        return rows, sampled
-    return rows.filter(pa.array(~_copies(train, names))), different
+    names = [column.name for column in columns]
+    different = sample.filter(pa.array(~copies))
+    if not copies.any() or not (spec.drop_duplicates or _are_rarely_equal(different, names)):
+        return train, sample
+    numbers = train.select([column.name for column in columns if column.kind == "number"])
+    return numbers.filter(pa.array(~_copies(train, names))), different
 
 
-def _duplicates(train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSummary]) -> list[Finding]:
+def _duplicates(train: pa.Table, sample: pa.Table, names: Sequence[str], copies: np.ndarray) -> list[Finding]:
     """Return a finding if many rows of train are copies of other rows. All columns count, also those that are no features."""
-    names = _readable(sample, columns)
-    if len(names) < len(columns) or sample.num_rows < MIN_ROWS:
+    if sample.num_rows < MIN_ROWS:
         return []
-    copies = _copies(sample, names)
     count = int(copies.sum())
     share = count / sample.num_rows * (train.num_rows / sample.num_rows)
     if count < MIN_COPIES or share < DUPLICATES_FROM or not _are_rarely_equal(sample.filter(pa.array(~copies)), names):

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sweeps.core.errors import first_of
 from sweeps.data.column_checks import SELECTOR_WORDS, selectors, unread_texts, unread_texts_error
 from sweeps.data.summary import DataSummary, Finding, percent
 from sweeps.space.step_names import Step
@@ -157,7 +158,6 @@ def _useless(findings: list[Finding]) -> list[DataWarning]:
     for kind, text in (("empty", "no value"), ("constant", "the same value in all rows")):
         names = [f"`{f.column}`" for f in findings if f.kind == kind]
         if names:
-            some = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
             verb, each = ("has", "it") if len(names) == 1 else ("have", "them")
-            result.append(DataWarning("data.drop", f"{some} {verb} {text}; add {each} to data.drop"))
+            result.append(DataWarning("data.drop", f"{first_of(names, NAMED)} {verb} {text}; add {each} to data.drop"))
     return result

@@ -136,14 +136,19 @@ def test_a_trial_is_stopped_and_changes_appear_without_a_reload(served, page):
     page.wait_for_selector(f"#trials tr[data-trial='{RUNNING}'] >> text=silent")
 
 
-def test_the_report_is_one_file_that_works_without_a_server(served, page, tmp_path):
+def open_report(served, page, folder):
+    """Write the report of the served sweep into a folder, and open it without a server."""
     from sweeps.sweep_report.content import report
 
     result = SweepResult(served.folder.name, served.folder, {"completed": 1}, None, None, None, {}, 1, 1.0)
     study = record.read(served.folder)
     assert study is not None
-    (tmp_path / "report.html").write_text(report(study, recorded_space(served.folder), result).html)
-    page.goto(f"file://{tmp_path}/report.html")
+    (folder / "report.html").write_text(report(study, recorded_space(served.folder), result).html)
+    page.goto(f"file://{folder}/report.html")
+
+
+def test_the_report_is_one_file_that_works_without_a_server(served, page, tmp_path):
+    open_report(served, page, tmp_path)
     history = drawn(page, "'0'")
     assert page.eval_on_selector(history, "plot => plot.data.at(-1).name") == "best so far"
     titles = page.eval_on_selector_all(".modebar-btn", "all => all.map(button => button.dataset.title)")
@@ -157,13 +162,7 @@ def test_the_report_is_one_file_that_works_without_a_server(served, page, tmp_pa
 
 
 def test_a_printed_report_has_all_figures_in_light_colors(served, page, tmp_path):
-    from sweeps.sweep_report.content import report
-
-    result = SweepResult(served.folder.name, served.folder, {"completed": 1}, None, None, None, {}, 1, 1.0)
-    study = record.read(served.folder)
-    assert study is not None
-    (tmp_path / "report.html").write_text(report(study, recorded_space(served.folder), result).html)
-    page.goto(f"file://{tmp_path}/report.html")
+    open_report(served, page, tmp_path)
     page.get_by_role("button", name="Dark mode").click()
     drawn(page, "'0'")
     empty = "[...document.querySelectorAll('.plot')].filter(plot => !plot.querySelector('svg.main-svg')).length"
