@@ -335,6 +335,51 @@ def test_of_several_objectives_the_front_is_good():
     assert np.median([f["x"] for f in found if f]) == pytest.approx(0.25, abs=0.12)
 
 
+def history_of_ended(steps: list[int | None]) -> History:
+    """History of trials that a scheduler stopped at these steps; None for a complete trial."""
+    study, space = optuna.create_study(), {"x": optuna.distributions.FloatDistribution(0, 1)}
+    for i, step in enumerate(steps):
+        x = i / len(steps)
+        intermediate = {rung: x for rung in (1, 3, 9) if rung <= (step or 9)}
+        state, value = (TrialState.COMPLETE, x) if step is None else (TrialState.PRUNED, None)
+        trial = optuna.trial.create_trial(state=state, value=value, params={"x": x}, distributions=space, intermediate_values=intermediate)
+        study.add_trial(trial)
+    history = History()
+    history.refresh(study)
+    history.number = len(steps)
+    return history
+
+
+@pytest.mark.parametrize(
+    ("steps", "fraction"),
+    [
+        ([None] * 30, 0.03),  # no scheduler, so a random trial costs as much as any other
+        ([1] * 27 + [None] * 3, 1 - (27 / 27 + 3) / 30),
+        ([9] * 30, 2 / 3),
+        ([], 1.0),
+    ],
+)
+def test_the_cheaper_random_trials_are_the_more_suggestions_are_random(steps, fraction):
+    history = history_of_ended(steps)
+    assert tpe_model.random_fraction(history, 27) == pytest.approx(fraction)
+    if steps:
+        model = tpe_model.TpeModel(max_t=27)
+        found = [model.suggest(history, {}, np.random.RandomState(seed)) for seed in range(300)]
+        assert np.mean([not f for f in found]) == pytest.approx(fraction, abs=0.08)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.sampled_from([1, 3, 9, None]), min_size=1, max_size=20), st.sampled_from([None, 27]), st.randoms())
+def test_the_random_fraction_is_the_same_in_any_order_and_falls_if_a_trial_runs_longer(steps, max_t, shuffler):
+    fraction = tpe_model.random_fraction(history_of_ended(steps), max_t)
+    assert tpe_model.RANDOM <= fraction < 1
+    shuffled = list(steps)
+    shuffler.shuffle(shuffled)
+    assert tpe_model.random_fraction(history_of_ended(shuffled), max_t) == fraction
+    longer = [None, *steps[1:]]
+    assert max_t is None or tpe_model.random_fraction(history_of_ended(longer), max_t) <= fraction
+
+
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
 def test_a_configuration_is_not_suggested_twice_while_there_are_others(algorithm):
     study = optuna.create_study()

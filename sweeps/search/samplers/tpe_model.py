@@ -32,26 +32,32 @@ from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_near
 KERNELS = 128
 # Number of good trials in a cell: GOOD times the square root of the number of trials, rounded up, but at most MOST_GOOD.
 GOOD, MOST_GOOD = 0.8, 25
-# Fraction of suggestions that are random, as in BOHB. Without random suggestions, a model that prefers the wrong option of a choice never
+# Smallest fraction of suggestions that are random. Without random suggestions, a model that prefers the wrong option of a choice never
 # tries another option.
 RANDOM = 0.03
 
 
 class TpeModel:
-    """Suggest values that are more frequent among good trials than among the other trials. See `Tpe` for the arguments."""
+    """Suggest values that are more frequent among good trials than among the other trials.
 
-    def __init__(self, n_startup_trials: int = 10, n_ei_candidates: int = 16):
-        self.enough, self.candidates, self.kernels = max(1, n_startup_trials), n_ei_candidates, KERNELS
+    Args:
+        n_startup_trials: See `Tpe`.
+        n_ei_candidates: See `Tpe`.
+        max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training loop returns.
+    """
+
+    def __init__(self, n_startup_trials: int = 10, n_ei_candidates: int = 16, max_t: int | None = None):
+        self.enough, self.candidates, self.kernels, self.max_t = max(1, n_startup_trials), n_ei_candidates, KERNELS, max_t
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
-        In two cases, return {}, so that all values of the trial are random: no level has enough trials, or the trial belongs to a small
-        random fraction of all trials (`RANDOM`).
+        In two cases, return {}, so that all values of the trial are random: no level has enough trials, or the trial belongs to the
+        fraction of trials that are random (`random_fraction`).
         """
         study, number = history.study, history.number
         level = history.highest(self.enough)
-        if level is None or rng.rand() < RANDOM:
+        if level is None or rng.rand() < random_fraction(history, self.max_t):
             return {}
         good, rest = self._split(study, history, level, number, history.cell(cell), rng)
         suggestion: dict[str, Any] = {}
@@ -114,6 +120,24 @@ class TpeModel:
             sorted((history.known[n] for n in _bounded(*good, rng, self.kernels)), key=lambda t: (place[t.number], t.number)),
             sorted((*(history.known[n] for n in _bounded(*rest, rng, self.kernels)), *pending), key=lambda t: t.number),
         )
+
+
+def random_fraction(history: History, max_t: int | None) -> float:
+    """Return the fraction of suggestions that are random: 1 minus the mean length of the ended trials, but at least `RANDOM`.
+
+    The length of a complete trial is 1. If a scheduler stops most trials early, a random trial costs little, but a trial near good trials
+    passes the rungs and costs up to `max_t`. With few random trials, nearly all time is then spent near the best of the first trials.
+
+    Args:
+        history: History of the sweep. A trial that a scheduler stopped or paused has the length of the highest level that it reached.
+        max_t: Length of a complete trial; None for the highest step of all trials.
+    """
+    longest = max_t or history.last_step
+    lengths = {level: min(level, longest) for level in history.ended}
+    counts = {level: sum(map(len, cells.values())) for level, cells in history.ended.items()}
+    ended = sum(counts.values())
+    mean = sum(lengths[level] * count for level, count in counts.items()) / (ended * longest) if ended else 0.0
+    return max(RANDOM, 1 - mean)
 
 
 def _density(
