@@ -10,13 +10,14 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
+from sweeps.study.record import read
 from sweeps.tracking import MlflowTracker
 from tests.commands import REPO, end_all, mlflow_database
 from tests.processes import processes_of, wait_until_clean
@@ -48,6 +49,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the tests: the files that take longest come first, and the other files keep their order."""
     places = {str(REPO / file): place for place, file in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Print the errors of failed trials below a failed test: those of all sweeps in the test's temporary folder."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        for journal in sorted(folder.rglob("study.journal")):
+            with contextlib.suppress(Exception):  # The test may have damaged the study on purpose.
+                record = read(journal.parent)
+                errors = [f"trial {t.id}: {t.result.error}" for t in record.trials if t.result.error] if record else []
+                report.sections += [(f"failed trials of {journal.parent.name}", "\n".join(errors))] if errors else []
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
