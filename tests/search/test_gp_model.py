@@ -13,7 +13,6 @@ from optuna.trial import TrialState, create_trial
 
 from sweeps.core.trial import Report, State
 from sweeps.search.samplers import gp_observations
-from sweeps.search.samplers.acquisition import dominators
 from sweeps.search.samplers.gaussian_process import NONE, VAGUE
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
@@ -147,14 +146,22 @@ def test_the_observations_are_the_best_trials_and_a_sample_of_the_others(cells):
     assert found.values[:, 0] == pytest.approx([t.params["x"] for t in found.trials]), "shifted to the highest rung"
 
 
-def test_with_several_objectives_the_fronts_are_observed_first():
+@pytest.mark.parametrize("objectives", [2, 3])
+def test_with_several_objectives_the_fronts_are_observed_first(objectives):
     rng = np.random.RandomState(0)
-    ranked = sorted((0.0, tuple(rng.rand(2)), number) for number in range(60))
-    found = gp_observations.front_first([*ranked, (1.0, (0.0, 0.0), 60)], 20)
-    assert sorted(one[2] for one in found) == list(range(61))
-    count = dominators(np.array([one[1] for one in found[:60]]))
-    first = int((count == 0).sum())
-    assert 2 < first < 20 and (count[:first] == 0).all() and (count[first:20] > 0).all() and count[:20].mean() < count[20:].mean()
+    ranked = sorted((0.0, tuple(rng.rand(objectives)), number) for number in range(60))
+    best = ranked[7][1]
+    ranked = sorted([*ranked, (0.0, best, 60), (0.0, (np.inf,) * objectives, 61)])
+    found = gp_observations.front_first([*ranked, (1.0, (0.0,) * objectives, 62)], 20)
+    assert sorted(found) == list(range(63)) and found[-2:].tolist() == [61, 62]
+    values = np.array([one[1] for one in ranked])
+    layers = np.array([0])
+    for row in values[1:]:  # Only values before a value dominate it. An equal value is on the next front.
+        before = layers[(values[: len(layers)] <= row).all(axis=1)]
+        layers = np.append(layers, before.max(initial=-1) + 1)
+    assert (np.diff(layers[found[:20]]) >= 0).all() and layers[found[19]] <= np.delete(layers, found[:20]).min()
+    first = values[found[:20][layers[found[:20]] == 0]].sum(axis=1)
+    assert 2 < len(first) <= 20 and (np.diff(first) >= 0).all(), "in one front, the smallest sum is first"
 
 
 def test_the_noise_is_the_variance_among_repeats():

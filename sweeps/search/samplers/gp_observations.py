@@ -116,9 +116,10 @@ class _Rung:
         if self.count <= share:
             return sorted(itertools.chain.from_iterable(self._cells))
         if len(self._cells[0][0][1]) > 1:
-            ranked = front_first(sorted(itertools.chain.from_iterable(self._cells)), share // 2)
-            picked = rng.choice(self.count - share // 2, share - share // 2, replace=False)
-            return ranked[: share // 2] + [ranked[share // 2 + i] for i in np.sort(picked)]
+            ranked = sorted(itertools.chain.from_iterable(self._cells))
+            first, others = np.split(front_first(ranked, share // 2), [share // 2])
+            picked = rng.choice(len(others), share - len(first), replace=False)
+            return [ranked[i] for i in (*first, *others[np.sort(picked)])]
         best = list(itertools.islice(heapq.merge(*self._cells), share // 2))
         skip = [bisect_right(cell, best[-1]) if best else 0 for cell in self._cells]
         picked = rng.choice(self.count - len(best), share - len(best), replace=False)
@@ -135,20 +136,30 @@ class _Rung:
         return [self._cells[cell][skip[cell] + i - (ends[cell - 1] if cell else 0)] for i, cell in cells]
 
 
-def front_first(ranked: list[Ranked], count: int) -> list[Ranked]:
-    """Move `count` trials to the front of a sorted list: feasible trials on the Pareto front, then those on the next front, and so on."""
-    values = np.array([one[1] for one in ranked])
-    feasible = np.flatnonzero([not one[0] for one in ranked])
-    feasible = feasible[np.argsort(values[feasible].sum(axis=1), kind="stable")]
-    best: list[int] = []
-    while len(best) < count and len(feasible):
-        rest = feasible
-        while len(rest) and len(best) < count:
-            best.append(int(rest[0]))  # The trial with the smallest sum is not dominated.
-            rest = rest[(values[rest] < values[rest[0]]).any(axis=1)]
-        feasible = feasible[~np.isin(feasible, best)]
-    chosen = set(best)
-    return [ranked[i] for i in best] + [one for i, one in enumerate(ranked) if i not in chosen]
+def front_first(ranked: list[Ranked], count: int) -> np.ndarray:
+    """Return the indices of all trials of a sorted list: first `count` feasible ones from the Pareto front, then the next front, and so on.
+
+    All other trials follow in the order of the list.
+    """
+    values = np.fromiter(itertools.chain.from_iterable(one[1] for one in ranked), float).reshape(len(ranked), -1)
+    left, best = np.arange(bisect_right(ranked, 0.0, key=lambda one: one[0])), np.zeros(0, int)
+    while len(best) < count and len(left):
+        front = _front(values[left], count - len(best))
+        best, left = np.concatenate([best, left[front]]), np.delete(left, front)
+    return np.concatenate([best, np.delete(np.arange(len(ranked)), best)])
+
+
+def _front(values: np.ndarray, most: int) -> np.ndarray:
+    """Return the indices of at most `most` values on the Pareto front, the smallest sum first. The rows must be in lexicographic order."""
+    if values.shape[1] == 2:  # A value is on the front if its second part is smaller than in all values before.
+        front = np.flatnonzero(np.append(True, values[1:, 1] < np.minimum.accumulate(values[:-1, 1])))
+        return front[np.argsort(values[front].sum(axis=1), kind="stable")][:most]
+    found: list[int] = []
+    order = np.argsort(values.sum(axis=1), kind="stable")
+    while len(order) and len(found) < most:
+        found.append(int(order[0]))  # The value with the smallest sum is not dominated.
+        order = order[(values[order] < values[order[0]]).any(axis=1)]
+    return np.array(found)
 
 
 def _median_change(history: History, level: Level, above: Level) -> float:
