@@ -20,10 +20,13 @@ AXES |= {"l": Axis("float", 1e-4, 1.0, log=True), "i": Axis("int", 1, 9), "j": A
 RUNGS = (1, 3, 9)
 
 
-def filled(algorithm: str, scheduler: str, trials: int) -> Ours:
-    """Return a study with a number of ended trials. With a scheduler, the trials end as ASHA would end them."""
+def filled(algorithm: str, scheduler: str, trials: int, objectives: int = 1) -> Ours:
+    """Return a study with a number of ended trials. With a scheduler, the trials end as ASHA would end them.
+
+    The second of two objectives is the squared distance from another point than that of the first.
+    """
     bowl = Task("bowl", AXES, lambda c: np.zeros(STEPS), 0.0, 1.0)
-    ours = Ours(bowl, 0, algorithm, scheduler)
+    ours = Ours(bowl, 0, algorithm, scheduler, objectives=objectives)
     rng = np.random.RandomState(0)
     probe = Ours(bowl, 0, "random", scheduler)  # One trial, from which the distributions of the space are read.
     probe.begin()
@@ -32,13 +35,15 @@ def filled(algorithm: str, scheduler: str, trials: int) -> Ours:
     for _ in range(trials):
         drawn = draw(AXES, rng)
         params = {f"params.{name}": option(value) if AXES[name].kind == "choice" else value for name, value in drawn.items()}
-        value = sum((float(v) - 0.5) ** 2 for k, v in params.items() if ".x" in k) + rng.rand() * 0.1
+        values = [
+            sum((float(v) - best) ** 2 for k, v in params.items() if ".x" in k) + rng.rand() * 0.1 for best in (0.5, 0.0)[:objectives]
+        ]
         passed = rng.geometric(2 / 3) if asha else 9
-        steps = {step: value + 1 / step for step in RUNGS[:passed]} if asha else {}
+        steps = {step: values[0] + 1 / step for step in RUNGS[:passed]} if asha else {}
         state = TrialState.COMPLETE if passed > len(RUNGS) else TrialState.PRUNED
-        whole = value if state is TrialState.COMPLETE else None
+        whole = values if state is TrialState.COMPLETE else None
         ours.study.add_trial(
-            optuna.trial.create_trial(params=params, distributions=known, intermediate_values=steps, value=whole, state=state)
+            optuna.trial.create_trial(params=params, distributions=known, intermediate_values=steps, values=whole, state=state)
         )
     return ours
 
@@ -46,10 +51,12 @@ def filled(algorithm: str, scheduler: str, trials: int) -> Ours:
 def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> list[dict]:
     """Print and return the median and the 95th percentile of the CPU times in ms, by algorithm, scheduler and number of recorded trials."""
     rows = []
-    cases = [("tpe", "asha"), ("tpe", "none"), ("gp", "asha"), ("gp", "none"), ("random", "none"), ("qmc", "none"), ("nsga2", "none")]
-    for algorithm, name in [*cases, *([("cmaes", "none")] if importlib.util.find_spec("cmaes") else [])]:
+    cases = [("tpe", "asha", 1), ("tpe", "none", 1), ("gp", "asha", 1), ("gp", "none", 1), ("gp", "none", 2)]
+    cases += [(algorithm, "none", 1) for algorithm in ("random", "qmc", "nsga2")]
+    cases += [("cmaes", "none", 1)] if importlib.util.find_spec("cmaes") else []
+    for algorithm, name, objectives in cases:
         for size in sizes:
-            ours = filled(algorithm, f"{{name: {name}, max_t: {STEPS}}}", size)
+            ours = filled(algorithm, f"{{name: {name}, max_t: {STEPS}}}", size, objectives)
             taken = []
             for _ in range(asks + 3):
                 began = time.process_time()
@@ -57,11 +64,11 @@ def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> lis
                 taken.append(1000 * (time.process_time() - began))
                 if name == "none":
                     ours.report(trial, STEPS, 1.0)
-                    ours.end(trial)
+                    ours.end(trial, *[0.5] * (objectives - 1))
                 else:
                     ours.report(trial, 1, 9.0)
             taken = taken[3:]  # The first suggestions build caches.
-            rows.append({"algorithm": algorithm, "scheduler": name, "trials": size})
+            rows.append({"algorithm": algorithm, "scheduler": name, "objectives": objectives, "trials": size})
             rows[-1] |= {"median": float(np.median(taken)), "p95": float(np.percentile(taken, 95))}
             print({k: round(v, 1) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
     return rows

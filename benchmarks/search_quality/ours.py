@@ -43,14 +43,15 @@ def domain(axis: Axis) -> str:
     return f"{{{made}{when}}}"
 
 
-def space_of(task: Task, algorithm: str, scheduler: str, seed: int, max_trials: int) -> Space:
+def space_of(task: Task, algorithm: str, scheduler: str, seed: int, max_trials: int, objectives: int = 1) -> Space:
     """Return the space file that searches a task. In the scheduler, `max_t: 27` is replaced by the task's number of steps."""
+    goals = ", ".join(f"{{metric: {metric}, goal: minimize}}" for metric in ("value", "other")[:objectives])
     params = "\n".join(f"    {name}: {domain(axis)}" for name, axis in task.axes.items())
     text = f"""\
 name: replay
 trainer: {{loop: "benchmarks.search_quality.replay:replay", backend: none}}
 data: {{train: "sklearn:iris", label: target, valid: 0.2}}
-objective: {{metric: value, goal: minimize}}
+objective: [{goals}]
 search: {{algorithm: {algorithm}, seed: {seed}}}
 scheduler: {scheduler.replace(f"max_t: {STEPS}", f"max_t: {task.steps}")}
 limits: {{max_trials: {max_trials}}}
@@ -68,13 +69,19 @@ class Ours:
     """Searcher that makes the decisions of sweeps, in the same way as its search loop."""
 
     def __init__(
-        self, task: Task, seed: int, algorithm: str, scheduler: str = f"{{name: asha, max_t: {STEPS}}}", max_trials: int = 100_000
+        self,
+        task: Task,
+        seed: int,
+        algorithm: str,
+        scheduler: str = f"{{name: asha, max_t: {STEPS}}}",
+        max_trials: int = 100_000,
+        objectives: int = 1,
     ):
-        self.space = space_of(task, algorithm, scheduler, seed, max_trials)
+        self.space = space_of(task, algorithm, scheduler, seed, max_trials, objectives)
         self.choices = [name for name, axis in task.axes.items() if axis.kind == "choice"]
         self.scheduler = scheduler_of(self.space.scheduler)
         self.sampler = CellSampler(self.space)
-        self.study = optuna.create_study(sampler=self.sampler)
+        self.study = optuna.create_study(directions=["minimize"] * objectives, sampler=self.sampler)
         self.trials: dict[int, optuna.Trial] = {}
         self.rungs = all_rungs(self.scheduler)
         self.view = StudyView(seed, minimize=True)
@@ -117,6 +124,6 @@ class Ours:
         self.view.trials[trial].running = False
         self.study.tell(self.trials.pop(trial), state=TrialState.FAIL)
 
-    def end(self, trial: int) -> None:
+    def end(self, trial: int, *others: float) -> None:
         self.view.trials[trial].running = False
-        self.study.tell(self.trials.pop(trial), min(self.view.trials[trial].values.values()))
+        self.study.tell(self.trials.pop(trial), [min(self.view.trials[trial].values.values()), *others])
