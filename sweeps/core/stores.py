@@ -6,6 +6,7 @@ paths. The endpoint and the credentials come from the usual environment variable
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -184,7 +185,8 @@ class ArrowStore:
             elif info.type == fs.FileType.Directory:
                 self.system.delete_dir(info.path)
 
-        self._retried("deleted", name, remove)
+        with contextlib.suppress(FileNotFoundError):  # Another thread has deleted it meanwhile.
+            self._retried("deleted", name, remove)
 
     def _make_parent(self, path: str) -> None:
         """Make the folder of a file, if the file system has folders. Buckets have none."""

@@ -77,6 +77,7 @@ class TrialDriver:
         self.spawn, self.files, self._kills_for_memory = spawn, files, kills_for_memory
         self.labels = Labels()
         self.unneeded: dict[str, None] = {}
+        self._deletions: dict[asyncio.Future[bool], str] = {}  # Path of the checkpoint that each background thread deletes now.
         self.elastic = ElasticGangs(workers)
 
     async def drive(self, running: RunningTrial) -> None:
@@ -156,7 +157,7 @@ class TrialDriver:
         """
         for path in running.progress.drop():
             if self.job.store is None:
-                self.files.submit(delete_checkpoint, path)
+                self._delete(path)
             else:
                 self.unneeded[path] = None
 
@@ -165,7 +166,26 @@ class TrialDriver:
         for path in paths:
             if path in self.unneeded:
                 del self.unneeded[path]
-                self.files.submit(delete_checkpoint, path)
+                self._delete(path)
+
+    def _delete(self, path: str) -> asyncio.Future[bool]:
+        deletion = asyncio.get_running_loop().run_in_executor(self.files, delete_checkpoint, path)
+        self._deletions[deletion] = path
+        deletion.add_done_callback(self._deletions.pop)
+        return deletion
+
+    async def _delete_incomplete(self, running: RunningTrial) -> None:
+        """Before another attempt, delete the checkpoints that the trial does not need, because the attempt may write the same names.
+
+        Deletions that have begun already must end, too. Otherwise, a slow one would delete what the attempt writes.
+        """
+        root = root_in(self.job.store, running.folder)
+        found = await asyncio.get_running_loop().run_in_executor(self.files, checkpoint_names, root)
+        unneeded = running.progress.checkpoints_to_delete(f"{root}/{name}" for name in found)
+        for path in unneeded:
+            self.unneeded.pop(path, None)
+        begun = [deletion for deletion, path in self._deletions.items() if path.startswith(f"{root}/")]
+        await asyncio.gather(*begun, *map(self._delete, unneeded))
 
     # ---- attempts
 
@@ -244,13 +264,7 @@ class TrialDriver:
         attempt, kills = running.begin_attempt(size), self._kills_for_memory()
         running.asks = self.elastic.may_change(running, size)
         if attempt > 1:
-            loop = asyncio.get_running_loop()
-            root = root_in(self.job.store, running.folder)
-            found = [f"{root}/{name}" for name in await loop.run_in_executor(self.files, checkpoint_names, root)]
-            unneeded = running.progress.checkpoints_to_delete(found)
-            for path in unneeded:  # This attempt may write checkpoints of the same names.
-                self.unneeded.pop(path, None)
-            await loop.run_in_executor(self.files, _delete, unneeded)
+            await self._delete_incomplete(running)
         assignments = self._assignments(gang, running, attempt, prepared)
         running.began = time.monotonic()
         ranks = [self.spawn(self._run_rank(*pair, running)) for pair in zip(gang.workers, assignments, strict=True)]
@@ -445,8 +459,3 @@ def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:
 
 def _result(rank: asyncio.Task[Ended | WorkerLost]) -> Ended | WorkerLost | None:
     return rank.result() if rank.done() else None
-
-
-def _delete(paths: list[str]) -> None:
-    for path in paths:
-        delete_checkpoint(path)

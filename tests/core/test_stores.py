@@ -38,6 +38,24 @@ def test_files_and_folders_go_to_the_store_and_back(store, tmp_path):
         store.get("single", tmp_path / "file")
 
 
+def test_it_is_no_error_if_another_thread_deletes_a_folder_at_the_same_time(store, tmp_path):
+    (tmp_path / "one").write_bytes(b"1")
+    store.put(tmp_path / "one", "folder/one")
+    system = store.system
+
+    class Raced:
+        get_file_info = system.get_file_info
+
+        def delete_dir(self, path):
+            system.delete_dir(path)  # The other thread.
+            system.delete_dir(path)
+
+    store.system = Raced()
+    store.delete("folder")
+    store.system = system
+    assert store.files() == {}
+
+
 class Flaky:
     """A file system whose requests fail with the given errors, one after the other."""
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from sweeps.core.trial import Checkpoint, Report, State
+from sweeps.execution import trial_driver
 from sweeps.execution.background import Background
 from sweeps.execution.messages import RankUpdate, ResumeState
 from sweeps.execution.pool import _Pool
 from sweeps.execution.running_trial import RunningTrial
+from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.trial_progress import TrialProgress
 from tests.execution.driving import job, trial
 
@@ -58,3 +63,37 @@ def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
         assert pool.trials["0000"] is not earlier, "the end of the earlier attempt does not remove the new one"
 
     asyncio.run(scene())
+
+
+def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, monkeypatch):
+    deleting, go = threading.Event(), threading.Event()
+    names = [tmp_path / "0000" / f"checkpoint_{step:06d}" for step in (1, 2)]
+    delete = trial_driver.delete_checkpoint
+
+    def slow(path: str) -> bool:
+        if Path(path) == names[0]:
+            deleting.set()
+            assert go.wait(10)
+        return delete(path)
+
+    monkeypatch.setattr(trial_driver, "delete_checkpoint", slow)
+
+    async def scene(files: ThreadPoolExecutor) -> None:
+        workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
+        driver = TrialDriver(workers.job, 0, workers, requests, Background(), files, lambda: 0)
+        running = RunningTrial(trial(0, {}, 1, "none"), str(names[0].parent), TrialProgress(1, "loss", True))
+        running.begin_attempt(1)
+        for name in names:
+            name.mkdir(parents=True)
+        driver._delete(str(names[0]))
+        assert await asyncio.to_thread(deleting.wait, 10)
+        ready = asyncio.create_task(driver._delete_incomplete(running))
+        while names[1].exists():
+            await asyncio.sleep(0.001)
+        assert not ready.done(), "the slow deletion goes on"
+        go.set()
+        await ready
+        assert not any(name.exists() for name in names) and not driver._deletions
+
+    with ThreadPoolExecutor(4) as files:
+        asyncio.run(asyncio.wait_for(scene(files), 20))
