@@ -93,15 +93,7 @@ class Nodes:
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)}
 
     def head(self, *args: str) -> None:
-        """Start the head. Start it once more if Ray's dashboard fails to start, as it now and then does on a busy machine."""
-        try:
-            self.start("--head", f"--port={self.port}", f"--temp-dir={self.home}/r", *args)
-        except AssertionError as e:
-            if "Failed to start the dashboard" not in str(e):
-                raise
-            self.end()
-            self.port, self.processes = free_port(), []
-            self.start("--head", f"--port={self.port}", f"--temp-dir={self.home}/r", *args)
+        self.start("--head", f"--port={self.port}", f"--temp-dir={self.home}/r", *args)
 
     def start(self, *args: str, hidden: Path | None = None) -> None:
         """Start a node. The node sees the folder `hidden` empty, as if the folder were on another machine's disk."""
