@@ -129,7 +129,7 @@ class Nodes:
 @contextlib.contextmanager
 def nodes(**env: str) -> Iterator[Nodes]:
     """Yield a cluster without nodes. Its nodes end after the block."""
-    home = Path(tempfile.mkdtemp(prefix="c-"))
+    home = Path(tempfile.mkdtemp(prefix="c-", dir=os.environ.get("RAY_TMPDIR")))  # A short path, see `Nodes`.
     started = Nodes(home, env)
     try:
         yield started
