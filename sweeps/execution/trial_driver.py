@@ -168,11 +168,11 @@ class TrialDriver:
                 del self.unneeded[path]
                 self._delete(path)
 
-    def _delete(self, path: str) -> asyncio.Future[bool]:
+    def _delete(self, path: str) -> None:
+        """Delete a checkpoint in a background thread."""
         deletion = asyncio.get_running_loop().run_in_executor(self.files, delete_checkpoint, path)
         self._deletions[deletion] = path
         deletion.add_done_callback(self._deletions.pop)
-        return deletion
 
     async def _delete_incomplete(self, running: RunningTrial) -> None:
         """Before another attempt, delete the checkpoints that the trial does not need, because the attempt may write the same names.
@@ -184,8 +184,9 @@ class TrialDriver:
         unneeded = running.progress.checkpoints_to_delete(f"{root}/{name}" for name in found)
         for path in unneeded:
             self.unneeded.pop(path, None)
-        begun = [deletion for deletion, path in self._deletions.items() if path.startswith(f"{root}/")]
-        await asyncio.gather(*begun, *map(self._delete, unneeded))
+            self._delete(path)
+        if deletions := [deletion for deletion, path in self._deletions.items() if path.startswith(f"{root}/")]:
+            await asyncio.wait(deletions)  # Unlike `gather`, this does not cancel the deletions if the trial is cancelled.
 
     # ---- attempts
 

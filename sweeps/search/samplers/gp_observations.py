@@ -3,7 +3,8 @@
 The value of a trial changes from rung to rung. The values of a lower rung are therefore shifted by the median change to the next higher
 rung. The median is taken over the trials that reached both rungs. The shifted values are standardized, and very bad values are clipped.
 
-The time that these functions take does not depend on the number of trials, except for one random permutation for each rung.
+With one objective, the time that these functions take does not depend on the number of trials, except for one random permutation for each
+rung. With several objectives, the Pareto fronts among all trials are found.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from optuna.study._multi_objective import _fast_non_domination_rank
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.history import FULL, History, Level, Ranked
@@ -116,10 +118,9 @@ class _Rung:
         if self.count <= share:
             return sorted(itertools.chain.from_iterable(self._cells))
         if len(self._cells[0][0][1]) > 1:
-            ranked = sorted(itertools.chain.from_iterable(self._cells))
+            ranked = [*itertools.chain.from_iterable(self._cells)]
             first, others = np.split(front_first(ranked, share // 2), [share // 2])
-            picked = rng.choice(len(others), share - len(first), replace=False)
-            return [ranked[i] for i in (*first, *others[np.sort(picked)])]
+            return [ranked[i] for i in (*first, *rng.choice(others, share - len(first), replace=False))]
         best = list(itertools.islice(heapq.merge(*self._cells), share // 2))
         skip = [bisect_right(cell, best[-1]) if best else 0 for cell in self._cells]
         picked = rng.choice(self.count - len(best), share - len(best), replace=False)
@@ -136,30 +137,16 @@ class _Rung:
         return [self._cells[cell][skip[cell] + i - (ends[cell - 1] if cell else 0)] for i, cell in cells]
 
 
-def front_first(ranked: list[Ranked], count: int) -> np.ndarray:
-    """Return the indices of all trials of a sorted list: first `count` feasible ones from the Pareto front, then the next front, and so on.
+def front_first(ranked: Sequence[Ranked], count: int) -> np.ndarray:
+    """Return the indices of all trials. The first `count` are the best ones, the best one first.
 
-    All other trials follow in the order of the list.
+    A trial on an earlier Pareto front is better. On one front, a smaller sum of the values is better. A trial that violates constraints is
+    worse than all others.
     """
     values = np.fromiter(itertools.chain.from_iterable(one[1] for one in ranked), float).reshape(len(ranked), -1)
-    left, best = np.arange(bisect_right(ranked, 0.0, key=lambda one: one[0])), np.zeros(0, int)
-    while len(best) < count and len(left):
-        front = _front(values[left], count - len(best))
-        best, left = np.concatenate([best, left[front]]), np.delete(left, front)
-    return np.concatenate([best, np.delete(np.arange(len(ranked)), best)])
-
-
-def _front(values: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices of at most `most` values on the Pareto front, the smallest sum first. The rows must be in lexicographic order."""
-    if values.shape[1] == 2:  # A value is on the front if its second part is smaller than in all values before.
-        front = np.flatnonzero(np.append(True, values[1:, 1] < np.minimum.accumulate(values[:-1, 1])))
-        return front[np.argsort(values[front].sum(axis=1), kind="stable")][:most]
-    found: list[int] = []
-    order = np.argsort(values.sum(axis=1), kind="stable")
-    while len(order) and len(found) < most:
-        found.append(int(order[0]))  # The value with the smallest sum is not dominated.
-        order = order[(values[order] < values[order[0]]).any(axis=1)]
-    return np.array(found)
+    violations = np.fromiter((one[0] for one in ranked), float, len(ranked))
+    fronts = _fast_non_domination_rank(values, penalty=violations, n_below=count)
+    return np.lexsort((values.sum(axis=1), fronts))
 
 
 def _median_change(history: History, level: Level, above: Level) -> float:

@@ -133,10 +133,9 @@ def random_fraction(history: History, max_t: int | None) -> float:
         max_t: Length of a complete trial; None for the highest step of all trials.
     """
     longest = max_t or history.last_step
-    lengths = {level: min(level, longest) for level in history.ended}
     counts = {level: sum(map(len, cells.values())) for level, cells in history.ended.items()}
     ended = sum(counts.values())
-    mean = sum(lengths[level] * count for level, count in counts.items()) / (ended * longest) if ended else 0.0
+    mean = sum(min(level, longest) * count for level, count in counts.items()) / (ended * longest) if ended else 0.0
     return max(RANDOM, 1 - mean)
 
 
