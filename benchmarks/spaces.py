@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,35 +34,38 @@ def checkout(folder: Path) -> Path:
     return folder
 
 
-def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Run a shipped space file as a command.
+def sweep(space: str, folder: Path, where: Path, changes: Sequence[str]) -> dict[str, Any]:
+    """Run a space file as a command, and return what `sweeps run --json` prints.
+
+    Args:
+        space: The file, relative to the checkout.
+        folder: The root folder of the sweep.
+        where: The checkout that runs it.
+        changes: Changes of the file, as `--set` takes them.
 
     Raises:
         RuntimeError: The command failed.
     """
-    where = checkout(task.folder / "before") if before else ROOT
-    command = [
-        sys.executable,
-        "-c",
-        "from sweeps.cli import main; main()",
-        "run",
-        SPACES[space],
-        "--json",
-        "--dir",
-        str(task.folder / "runs"),
-    ]
-    began = time.time()
+    command = [sys.executable, "-c", "from sweeps.cli import main; main()", "run", space, "--json", "--dir", str(folder)]
     done = subprocess.run(
-        [*command, "--dir", str(task.folder / "runs"), *(f"--set={text}" for text in overrides)],
+        [*command, *(f"--set={text}" for text in changes)],
         cwd=where,
         env={**os.environ, "PYTHONPATH": str(where)},
         capture_output=True,
         text=True,
     )
-    whole = time.time() - began
     if done.returncode:
         raise RuntimeError(f"{space} failed: {done.stderr[-2000:]}")
-    told = json.loads(done.stdout)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Run a shipped space file with the earlier or the current version. Raise a RuntimeError if the command fails."""
+    where = checkout(task.folder / "before") if before else ROOT
+    began = time.time()
+    told = sweep(SPACES[space], task.folder / "runs", where, overrides)
+    whole = time.time() - began
     return {"whole": whole, "value": told["best"]["value"], "test": told["best"]["test"], "trials": told["trials"]}
 
 

@@ -1,4 +1,4 @@
-"""Compare `auto`, `tpe` and random configurations in real sweeps: `python -m benchmarks.search_quality.sweeps_run --help`.
+"""Compare `auto`, `tpe` and random configurations in real sweeps: `python -m benchmarks.search_quality.real_sweeps --help`.
 
 `TLC_FILES=... ... run` runs the quickstart and the taxi space as a user does, with `sweeps run`, one sweep at a time. It also runs the
 quickstart with 64 trials instead of 16. It appends each sweep to reports/search_quality_sweeps.jsonl. The order of the algorithms changes
@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +19,7 @@ import numpy as np
 
 from benchmarks.running import ROOT
 from benchmarks.search_quality.report import section
+from benchmarks.spaces import sweep
 from sweeps.study.record import Record, read
 
 RESULTS = ROOT / "reports" / "search_quality_sweeps.jsonl"
@@ -29,7 +27,7 @@ RESULTS = ROOT / "reports" / "search_quality_sweeps.jsonl"
 SPACES: dict[str, tuple[str, ...]] = {
     "quickstart": ("search_spaces/quickstart.yaml",),
     "taxi": ("search_spaces/taxi_big_tip.yaml",),
-    "quickstart of 64 trials": ("search_spaces/quickstart.yaml", "--set=limits.max_trials=64"),
+    "quickstart of 64 trials": ("search_spaces/quickstart.yaml", "limits.max_trials=64"),
 }
 ALGORITHMS = ("auto", "tpe", "random")
 # The best value is noted after these shares of the median wall time of all sweeps of a space.
@@ -42,13 +40,9 @@ def run(space: str, algorithm: str, seed: int) -> dict[str, Any]:
     Raises:
         RuntimeError: The command failed.
     """
+    file, *changes = SPACES[space]
     with tempfile.TemporaryDirectory(prefix="bench-sweeps-") as folder:
-        changes = [f"--set=search.algorithm={algorithm}", f"--set=search.seed={seed}"]
-        command = [sys.executable, "-m", "sweeps.cli", "run", *SPACES[space], "--json", "--dir", folder, *changes]
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{space} failed: {done.stderr[-2000:]}")
-        told = json.loads(done.stdout)
+        told = sweep(file, Path(folder), ROOT, [*changes, f"search.algorithm={algorithm}", f"search.seed={seed}"])
         record = read(Path(told["dir"]))
         assert record is not None
         best = best_by_time(record)
@@ -103,7 +97,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.sweeps_run", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.real_sweeps", description=__doc__)
     parser.add_argument("verb", choices=["run", "report"])
     parser.add_argument("--spaces", default=",".join(SPACES), help="separated by ,")
     parser.add_argument("--seeds", type=int, default=10)
