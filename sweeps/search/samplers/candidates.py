@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,19 @@ class Candidates:
         axes: The dimensions.
         activity: The conditions of the dimensions; None if every dimension is always active.
         cell: Value of each grid dimension, by name. All candidates have these values.
-        taken: Configurations that cannot be suggested; see `point_of`. They are left out if all dimensions are discrete. Otherwise an
-            uncertain point would be suggested again and again.
+        taken: Function that returns whether a configuration was tried; see `point_of`. No configuration is suggested twice. Otherwise an
+            uncertain one would be suggested again and again.
     """
 
-    def __init__(self, axes: Axes, activity: Activity | None, cell: Mapping[str, Any], taken: Callable[[], set[Point]] = set):
+    def __init__(
+        self, axes: Axes, activity: Activity | None, cell: Mapping[str, Any], taken: Callable[[Point], bool] = lambda point: False
+    ):
         self.axes, self.activity = axes, activity
         given = [[d.to_internal_repr(cell[name]) if name in cell else np.nan for name, d in axes.space.items()]]
         self._cell = [i for i, name in enumerate(axes.names) if name in cell]
         self._cell_places = axes.places(np.array(given))[0, self._cell]
-        self._taken = taken() if axes.is_discrete else None
+        self._taken, self._drawn = taken, set[Point]()
+        self._continuous = [i for i, step in zip(axes.numbers, axes.step, strict=True) if not step]
         # Smallest standard deviation for neighbors in each dimension. Without this minimum, a dimension with wide steps would never change.
         self._reach = np.zeros(len(axes.names))
         self._reach[axes.numbers] = np.where(axes.log, 0.0, REACH * axes.step / axes.width)
@@ -60,25 +63,32 @@ class Candidates:
             neighbors = self.fresh(self.around(candidates[np.argsort(-scores, kind="stable")[:BEST]], width, rng))
             scores = np.append(scores, score(neighbors))
             candidates = np.vstack([candidates, neighbors])
-        best: np.ndarray = candidates[np.argmax(scores)]
-        return best
+        ranked = candidates[np.argsort(-scores, kind="stable")]
+        for i, point in enumerate(self._points(ranked)):
+            if not self._taken(point):
+                best: np.ndarray = ranked[i]
+                return best
+        return None
 
     def fresh(self, places: np.ndarray) -> np.ndarray:
-        """Apply `in_cell` to places, and return the rows that can be suggested.
+        """Apply `in_cell` to places, and return the rows that can be suggested. Each configuration is returned once.
 
-        If all dimensions are discrete, a row is left out if its configuration is taken. The configurations of the returned rows are then
-        taken, too. If a dimension is continuous, all rows are returned.
+        A row is not compared if a continuous dimension is between its bounds. Such a row is rarely taken, and `best` compares it if it has
+        the largest score.
         """
         places = self.in_cell(places)
-        if self._taken is None:
-            return places
-        fresh = []
-        for i, row in enumerate(self.axes.internal(places).tolist()):
-            point = frozenset((name, value) for name, value in zip(self.axes.names, row, strict=True) if value == value)
-            if point not in self._taken:
-                self._taken.add(point)
-                fresh.append(i)
+        continuous = places[:, self._continuous]
+        fresh = np.array(((continuous > 0) & (continuous < 1)).any(axis=1))
+        compared = np.flatnonzero(~fresh)
+        for i, point in zip(compared, self._points(places[compared]), strict=True):
+            fresh[i] = point not in self._drawn and not self._taken(point)
+            self._drawn.add(point)
         return places[fresh]
+
+    def _points(self, places: np.ndarray) -> Iterator[Point]:
+        """Yield the configuration of each row as a point; see `point_of`."""
+        for row in self.axes.internal(places).tolist():
+            yield frozenset((name, value) for name, value in zip(self.axes.names, row, strict=True) if value == value)
 
     def in_cell(self, places: np.ndarray) -> np.ndarray:
         """Return a copy of places in which the grid dimensions have the values of the cell, and the inactive dimensions are NaN."""

@@ -52,11 +52,6 @@ class Axes:
         ends[self.log] = np.log(ends[self.log])
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
 
-    @property
-    def is_discrete(self) -> bool:
-        """True if every dimension is categorical or has a step."""
-        return bool((self.step > 0).all())
-
     def unit(self, values: np.ndarray) -> np.ndarray:
         """Convert values of the numeric dimensions to places on [0, 1]. Both arrays have the shape (n, numbers)."""
         values = values.astype(float)

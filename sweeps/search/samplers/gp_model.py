@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,10 +107,11 @@ class GpModel:
         pending = [t for n, t in history.running.items() if n != history.number and self.always <= t.params.keys()]
         surrogate.imagine(self._places(pending))
 
-        def taken() -> set[Point]:
-            return history.tried | {point_of(t.params, t.distributions) for t in (*pending, *history.failed.values())}
+        @cache
+        def others() -> set[Point]:
+            return {point_of(t.params, t.distributions) for t in (*pending, *history.failed.values())}
 
-        candidates = Candidates(self.axes, self.activity, cell, taken)
+        candidates = Candidates(self.axes, self.activity, cell, lambda point: point in history.tried or point in others())
         earlier = candidates.in_cell(candidates.filled(self._places([*observed.trials, *pending]), rng))
         means, feasibility = surrogate.predict(earlier)[0], surrogate.feasibility(earlier)
         feasibility[: len(observed.feasible)][observed.feasible] = 1.0
