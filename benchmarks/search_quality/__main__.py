@@ -30,6 +30,7 @@ RESULTS = Path(__file__).parents[2] / "reports" / "search_quality.jsonl"
 BY_COST = RESULTS.with_name("search_quality_cost.jsonl")
 BOUND = RESULTS.with_name("search_quality_bound.jsonl")
 
+NONE = f"{{name: none, max_t: {STEPS}}}"
 PROMOTION = f"{{name: asha, max_t: {STEPS}, type: promotion}}"
 PASHA = f"{{name: pasha, max_t: {STEPS}}}"
 
@@ -49,7 +50,9 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
     "sweeps gp": lambda t, s: Ours(t, s, "gp"),
     "sweeps tpe, hyperband": lambda t, s: Ours(t, s, "tpe", f"{{name: hyperband, max_t: {STEPS}}}"),
     "sweeps gp, hyperband": lambda t, s: Ours(t, s, "gp", f"{{name: hyperband, max_t: {STEPS}}}"),
-    "sweeps tpe, none": lambda t, s: Ours(t, s, "tpe", f"{{name: none, max_t: {STEPS}}}"),
+    "sweeps tpe, none": lambda t, s: Ours(t, s, "tpe", NONE),
+    "sweeps gp, none": lambda t, s: Ours(t, s, "gp", NONE),
+    "sweeps random, none": lambda t, s: Ours(t, s, "random", NONE),
     "sweeps random, promotion": lambda t, s: Ours(t, s, "random", PROMOTION),
     "sweeps tpe, promotion": lambda t, s: Ours(t, s, "tpe", PROMOTION),
     "sweeps gp, promotion": lambda t, s: Ours(t, s, "gp", PROMOTION),

@@ -23,7 +23,7 @@ RUNGS = (1, 3, 9)
 def filled(algorithm: str, scheduler: str, trials: int, objectives: int = 1) -> Ours:
     """Return a study with a number of ended trials. With a scheduler, the trials end as ASHA would end them.
 
-    The second of two objectives is the squared distance from another point than that of the first.
+    Each objective is the squared distance from another point.
     """
     bowl = Task("bowl", AXES, lambda c: np.zeros(STEPS), 0.0, 1.0)
     ours = Ours(bowl, 0, algorithm, scheduler, objectives=objectives)
@@ -36,7 +36,7 @@ def filled(algorithm: str, scheduler: str, trials: int, objectives: int = 1) -> 
         drawn = draw(AXES, rng)
         params = {f"params.{name}": option(value) if AXES[name].kind == "choice" else value for name, value in drawn.items()}
         places = [float(value) for name, value in params.items() if ".x" in name]
-        values = [sum((place - best) ** 2 for place in places) + rng.rand() * 0.1 for best in (0.5, 0.0)[:objectives]]
+        values = [sum((place - best) ** 2 for place in places) + rng.rand() * 0.1 for best in (0.5, 0.0, 1.0)[:objectives]]
         passed = rng.geometric(2 / 3) if asha else 9
         steps = {step: values[0] + 1 / step for step in RUNGS[:passed]} if asha else {}
         state = TrialState.COMPLETE if passed > len(RUNGS) else TrialState.PRUNED
@@ -50,7 +50,8 @@ def filled(algorithm: str, scheduler: str, trials: int, objectives: int = 1) -> 
 def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> list[dict]:
     """Print and return the median and the 95th percentile of the CPU times in ms, by algorithm, scheduler and number of recorded trials."""
     rows = []
-    cases = [("tpe", "asha", 1), ("tpe", "none", 1), ("gp", "asha", 1), ("gp", "none", 1), ("gp", "none", 2), ("tpe", "none", 2)]
+    cases = [("tpe", "asha", 1), ("tpe", "none", 1), ("gp", "asha", 1), ("gp", "none", 1), ("gp", "none", 2), ("gp", "none", 3)]
+    cases += [("tpe", "none", 2), ("tpe", "none", 3)]
     cases += [(algorithm, "none", 1) for algorithm in ("random", "qmc", "nsga2")]
     cases += [("cmaes", "none", 1)] if importlib.util.find_spec("cmaes") else []
     for algorithm, name, objectives in cases:

@@ -45,7 +45,7 @@ def domain(axis: Axis) -> str:
 
 def space_of(task: Task, algorithm: str, scheduler: str, seed: int, max_trials: int, objectives: int = 1) -> Space:
     """Return the space file that searches a task. In the scheduler, `max_t: 27` is replaced by the task's number of steps."""
-    goals = ", ".join(f"{{metric: {metric}, goal: minimize}}" for metric in ("value", "other")[:objectives])
+    goals = ", ".join(f"{{metric: {metric}, goal: minimize}}" for metric in ("value", "other", "third")[:objectives])
     params = "\n".join(f"    {name}: {domain(axis)}" for name, axis in task.axes.items())
     text = f"""\
 name: replay

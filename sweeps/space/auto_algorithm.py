@@ -11,7 +11,7 @@ AUTO_CANDIDATES = ("gp", "tpe")
 # measured, up to 3,500 trials. The time of a suggestion was measured up to 10,000 trials: reports/search_quality.md.
 GP_TRIALS = 10_000
 # Largest number of objectives for which `auto` chooses `gp`. More objectives were not measured.
-GP_OBJECTIVES = 2
+GP_OBJECTIVES = 3
 
 
 @dataclass(frozen=True)
