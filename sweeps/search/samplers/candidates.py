@@ -53,7 +53,8 @@ class Candidates:
             rng: Random number generator.
 
         Returns:
-            The places of the best candidate, an array of shape (dimensions,); None if every candidate is taken.
+            The places of the best candidate, an array of shape (dimensions,); None if every candidate is taken. In a space of discrete
+            dimensions in which nearly all configurations are taken, the few others may not be among the candidates.
         """
         candidates = self.fresh(np.vstack([self.axes.anywhere(rng, ANYWHERE), self.around(centers, WIDTHS[0], rng)]))
         scores = score(candidates)
@@ -71,10 +72,10 @@ class Candidates:
         return None
 
     def fresh(self, places: np.ndarray) -> np.ndarray:
-        """Apply `in_cell` to places, and return the rows that can be suggested. Each configuration is returned once.
+        """Apply `in_cell` to places, and return the rows that can be suggested.
 
-        A row is not compared if a continuous dimension is between its bounds. Such a row is rarely taken, and `best` compares it if it has
-        the largest score.
+        Rows whose configuration is taken or was returned before are left out. A row is not compared if a continuous dimension is between
+        its bounds: such rows are rarely equal, and `best` compares the one with the largest score.
         """
         places = self.in_cell(places)
         continuous = places[:, self._continuous]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from sweeps.search.samplers.candidates import BEST, Candidates
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.gp_kernels import FittedKernels
 from sweeps.search.samplers.gp_observations import Observations, fidelity, limits, observations, scaled, share_of_noise
-from sweeps.search.samplers.history import FULL, History, Point, point_of
+from sweeps.search.samplers.history import FULL, History, point_of
 from sweeps.space import Dimension, Repeats
 from sweeps.space.conditions import Term
 
@@ -107,11 +106,8 @@ class GpModel:
         pending = [t for n, t in history.running.items() if n != history.number and self.always <= t.params.keys()]
         surrogate.imagine(self._places(pending))
 
-        @cache
-        def others() -> set[Point]:
-            return {point_of(t.params, t.distributions) for t in (*pending, *history.failed.values())}
-
-        candidates = Candidates(self.axes, self.activity, cell, lambda point: point in history.tried or point in others())
+        begun = {point_of(t.params, t.distributions) for t in pending}
+        candidates = Candidates(self.axes, self.activity, cell, lambda point: point in history.tried or point in begun)
         earlier = candidates.in_cell(candidates.filled(self._places([*observed.trials, *pending]), rng))
         means, feasibility = surrogate.predict(earlier)[0], surrogate.feasibility(earlier)
         feasibility[: len(observed.feasible)][observed.feasible] = 1.0

@@ -72,7 +72,7 @@ class History:
         failed: Trials that failed, by number.
         spent: Costs of the ended trials that made at least one step and did not fail, by number.
         signs: One number for each objective: 1 if smaller values are better, else -1. The values in `levels` are multiplied by it.
-        tried: Configurations of the known trials; see `point_of`.
+        tried: Configurations of all trials that have a value or have ended; see `point_of`.
         last_step: Highest recorded step.
     """
 
@@ -148,6 +148,7 @@ class History:
                 self._add(trial, FULL, tuple(_finite(s * v) for s, v in zip(signs, trial.values, strict=True)), 0.0)
             if trial.state.is_finished():
                 del self.running[number]
+                self.tried.add(point_of(trial.params, trial.distributions))
                 self._repeated.pop(number, None)
                 if number in self.known:
                     self.known[number] = trial  # with the state and the constraints that it ended with
