@@ -99,6 +99,17 @@ def test_light_commands_load_nothing_heavy(command):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_run_that_is_refused_does_not_load_optuna():
+    code = (
+        "import sys; from sweeps.cli import main\n"
+        "try: main('run search_spaces/quickstart.yaml --set data.label=unknown'.split())\n"
+        "except SystemExit as e: assert e.code == 2, e.code\n"
+        "assert 'optuna' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_public_names_are_there():
     for name in sweeps.__all__:
         assert getattr(sweeps, name) is not None

@@ -11,10 +11,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import stored_sweeps
-from sweeps.controller.earlier_sweeps import read_earlier_sweeps
 from sweeps.controller.session import prepare_ray, reserve
 from sweeps.controller.status import SweepStatus
 from sweeps.controller.store_mirror import mirrored
@@ -37,7 +36,6 @@ from sweeps.data.prepared_store import refuse_untrusted
 from sweeps.data.trainer_checks import check_parameters
 from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
-from sweeps.search.earlier_trials import save as save_earlier_trials
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space, load
 from sweeps.space.passed_tables import ROWS, overrides_of, table_overrides
@@ -45,6 +43,9 @@ from sweeps.space.saved_space import resumed_space, save_space
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
 from sweeps.tracking.mlflow import uris
+
+if TYPE_CHECKING:
+    from sweeps.search.earlier_trials import EarlierSweep
 
 
 def run(
@@ -100,7 +101,7 @@ def run(
     notes = _show_notes(space, on_progress)
     _check(space, root, storage, address, cpus, has_tables=bool(tables))
     trackers = create_trackers(space)
-    earlier = read_earlier_sweeps(space, address_of_all or root) if space.search.earlier else ()
+    earlier = _earlier_sweeps(space, address_of_all or root)
     prepare_ray(address)
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
@@ -114,6 +115,8 @@ def run(
         store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
         stored: dict[str, Any] = {"store": store} if store else {}
         if earlier:
+            from sweeps.search.earlier_trials import save as save_earlier_trials
+
             save_earlier_trials(folder, earlier)
             stored["learned_from"] = [str(sweep) for sweep in earlier]
         _save(folder, space, began, storage, **stored, address=address, tracking_uri=uri and without_password(uri), cpus=cpus, gpus=gpus)
@@ -128,6 +131,15 @@ def run(
         if isinstance(e, OSError):
             raise InputError(Problem("--dir", f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder")) from e
         raise
+
+
+def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
+    """Read the sweeps from which this one learns. Optuna takes long to import, so a command that is refused does not import it."""
+    if not space.search.earlier:
+        return ()
+    from sweeps.controller.earlier_sweeps import read_earlier_sweeps
+
+    return read_earlier_sweeps(space, root)
 
 
 def _load(space: str | os.PathLike[str] | Mapping[str, Any] | Space, overrides: tuple[str, ...], tables: tuple[str, ...]) -> Space:

@@ -8,9 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from optuna.trial import FrozenTrial
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.resources import costs
 from sweeps.core.result import to_json_value
@@ -21,6 +19,9 @@ from sweeps.space.section_models import Repeats
 from sweeps.study import storage
 from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations, known_total
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 # Prefix of the attributes that hold the progress records of a trial. The number of the progress record follows; the first has number 0.
 PROGRESS_PREFIX = "told."

@@ -7,15 +7,16 @@ import hashlib
 import time
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
-from typing import Any
-
-from optuna.trial import FrozenTrial
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.resources import shape_of
 from sweeps.core.trial import Report, Result, Trial, format_trial_id
 from sweeps.space import Space
 from sweeps.study import record, storage
 from sweeps.study.objectives import Objectives
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 
 def seed_of(seed: int, number: int, purpose: str) -> int:
